@@ -1,0 +1,80 @@
+"""`Launch`: argv, environment and how collectors get into it. Pure values; nothing here starts a process."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from aorta_collectors.launch.parse import Target, find_target
+
+#: Names the functions that arm collectors in a child, as "module:function", separated by spaces.
+ARM_VARIABLE = "AORTA_COLLECTORS_ARM"
+FRONTEND_MODULE = "aorta_collectors.frontend"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What is going to run.
+
+    Attributes:
+        argv: The command; empty for a workload that runs inside the host's process.
+        env: Variables to set; None removes one. Everything else is inherited.
+        route: "unchanged", "front-end" (argv was rewritten), "environment" (children arm themselves at start-up) or
+            "in-process".
+        note: Why this route.
+        interpreter_dir: Directory of the interpreter that has aorta_collectors installed. A launcher found elsewhere
+            may belong to another environment and takes the environment route.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    route: str = "unchanged"
+    note: str = ""
+    interpreter_dir: str = ""
+    python_path: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
+
+    def with_env(self, env: Mapping[str, str | None]) -> Launch:
+        return replace(self, env={**self.env, **env})
+
+    def target(self) -> Target:
+        """The Python program at the end of argv's launchers, or why there is none to be seen."""
+        return find_target(self.argv, self.interpreter_dir)
+
+    def armed_with(self, function: str) -> Launch:
+        """The launch with `function` ("module:function") called in its Python processes once they import torch.
+
+        The front-end takes the program's place in argv where argv ends in a Python target; anything else runs
+        unchanged, with an environment through which its Python children arm themselves.
+        """
+        armed = self.with_env({ARM_VARIABLE: " ".join(filter(None, (self.env.get(ARM_VARIABLE), function)))})
+        if self.route == "in-process" or FRONTEND_MODULE in self.argv:
+            return armed
+        target = self.target()
+        if target.insert_at is not None:
+            head, tail = self.argv[: target.insert_at], self.argv[target.insert_at :]
+            return replace(
+                armed, argv=(*head, "-m", FRONTEND_MODULE, *tail), route="front-end", note=target.description
+            )
+        return armed.through_environment(target.description)
+
+    def through_environment(self, note: str) -> Launch:
+        path = os.pathsep.join(filter(None, (bootstrap_directory(), self.python_path)))
+        return replace(self.with_env({"PYTHONPATH": path}), route="environment", note=note)
+
+    def shell_text(self) -> str:
+        """The launch as one line for a POSIX shell."""
+        removed = [f"-u {shlex.quote(name)}" for name, value in self.env.items() if value is None]
+        words = [f"{name}={shlex.quote(value)}" for name, value in sorted(self.env.items()) if value is not None]
+        prefix = ["env", *removed] if removed else []
+        return " ".join([*prefix, *words, shlex.join(self.argv)]).strip()
+
+
+def bootstrap_directory() -> str:
+    """The directory whose sitecustomize.py arms collectors in any Python that has it on PYTHONPATH."""
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "frontend", "site")

@@ -1,0 +1,49 @@
+"""The standalone front-end: `python -m aorta_collectors.layer_numerics [--config spec.json] script.py [args...]`."""
+
+import os
+import sys
+
+from aorta_collectors.frontend.arming import SWITCH_VARIABLE, arm_when_torch_is_there
+from aorta_collectors.frontend.program import USAGE, run_program
+from aorta_collectors.layer_numerics.arming import ARM_FUNCTION, CONFIG_FILE_VARIABLE
+
+_HELP = f"""usage: python -m aorta_collectors.layer_numerics [--config spec.json] {USAGE}
+
+Runs a program with the per-layer numerics logger armed, and leaves layers_rank<N>.jsonl and summary_rank<N>.json in
+NANLOG_DIR (default nan_logger_out). Configuration: --config, NANLOG_SPEC_FILE, NANLOG_SPEC or flat NANLOG_* variables.
+
+example: NANLOG_DIR=out NANLOG_SAMPLE_EVERY=1 python -m aorta_collectors.layer_numerics train.py --lr 2
+"""
+
+
+def main(words: list[str]) -> None:
+    # Only what stands before the program is ours; a --config after it is the program's own.
+    while words and words[0].startswith("--") and words[0] != "--":
+        option, has_value, value = words[0].partition("=")
+        if option == "--help":
+            print(_HELP, end="")
+            return
+        if option != "--config":
+            _refuse(f"unknown option {option}")
+        if not has_value:
+            value = words[1] if len(words) > 1 else ""
+            words = words[1:]
+        if not value.strip():
+            _refuse("--config needs a file")
+        os.environ[CONFIG_FILE_VARIABLE] = os.path.abspath(value.strip())
+        words = words[1:]
+    if not words or words == ["-h"]:
+        sys.stderr.write(_HELP)
+        raise SystemExit(2)
+    if os.environ.get(SWITCH_VARIABLE, "").lower() != "off":
+        arm_when_torch_is_there(ARM_FUNCTION)
+    run_program(words)
+
+
+def _refuse(message: str) -> None:
+    sys.stderr.write(f"aorta_collectors.layer_numerics: {message}\n")
+    raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

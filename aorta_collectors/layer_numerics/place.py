@@ -1,0 +1,74 @@
+"""Where a process writes, and under which rank: file names that never collide."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Place:
+    """A process's files.
+
+    Attributes:
+        rank, world_size: From the default process group if there is one, else from RANK (or LOCAL_RANK) and WORLD_SIZE.
+        warning: Something the user should know about the choice; empty otherwise.
+    """
+
+    records: Path
+    summary: Path
+    rank: int
+    world_size: int
+    warning: str = ""
+
+    @classmethod
+    def claim(cls, directory: Path, run_id: str | None) -> Place:
+        rank, world_size = _rank_and_world_size()
+        directory, warning = _writable(directory, run_id)
+        stem = f"rank{rank}"
+        if run_id is not None and _taken(directory / f"summary_{stem}.json", run_id):
+            # A shell script that starts two programs: the second must not overwrite the first one's evidence.
+            stem = f"rank{rank}_p{os.getpid()}"
+        return cls(directory / f"layers_{stem}.jsonl", directory / f"summary_{stem}.json", rank, world_size, warning)
+
+
+def _rank_and_world_size() -> tuple[int, int]:
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return _number("RANK", _number("LOCAL_RANK", 0)), max(1, _number("WORLD_SIZE", 1))
+
+
+def _number(name: str, default: int) -> int:
+    try:
+        return max(0, int(os.environ.get(name, default)))
+    except ValueError:
+        return default
+
+
+def _writable(directory: Path, run_id: str | None) -> tuple[Path, str]:
+    """The directory, made if need be. A standalone run falls back to a temporary one rather than losing its records."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if os.access(directory, os.W_OK):
+            return directory, ""
+        reason = "not writable"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if run_id is not None:
+        return directory, f"cannot write to NANLOG_DIR={directory} ({reason}); nothing will be recorded"
+    fallback = Path(tempfile.mkdtemp(prefix="nan_logger_out_"))
+    return fallback, f"cannot write to NANLOG_DIR={directory} ({reason}); writing to {fallback}"
+
+
+def _taken(summary: Path, run_id: str) -> bool:
+    """Whether another process of the same trial has written this summary."""
+    try:
+        content = json.loads(summary.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return content.get("run_id") == run_id and content.get("pid") != os.getpid()

@@ -1,0 +1,193 @@
+"""One armed stretch of one process: the observer, the recorder and the two files, from arm to close."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aorta_collectors import __version__
+from aorta_collectors.layer_numerics.config import Config
+from aorta_collectors.layer_numerics.place import Place
+from aorta_collectors.layer_numerics.recorder import Recorder
+from aorta_collectors.observe.files import RecordFile, SummaryFile
+from aorta_collectors.observe.observation import Observation, RootInfo
+from aorta_collectors.observe.observer import Observer
+from aorta_collectors.observe.watch import WatchGroup
+
+
+class Session:
+    """Observes this process and leaves layers_rank<N>.jsonl and summary_rank<N>.json behind.
+
+    Files are opened when the first model is found, since only then are the rank and, in a sweep under torchrun, the
+    directory known.
+
+    Args:
+        directory: Called once, when the files are opened.
+        run_id: The trial for which this is evidence; None alone.
+    """
+
+    def __init__(self, config: Config, directory: Callable[[], Path], run_id: str | None = None) -> None:
+        self._config = config
+        self._directory = directory
+        self._run_id = run_id
+        self._started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        self._place: Place | None = None
+        self._records: RecordFile | None = None
+        self._summary: SummaryFile | None = None
+        self._recorder: Recorder | None = None
+        self._roots: list[RootInfo] = []
+        self._closed = False
+        self._status = "running"
+        self._ended_by: str | None = None
+        groups = tuple(WatchGroup(group.types, group.names, group.channels, group.stride) for group in config.groups)
+        self.observer = Observer(
+            groups, self, threshold=config.huge_threshold, max_param_numel=config.max_param_numel
+        )
+
+    def arm(self) -> None:
+        for warning in self._config.warnings:
+            self.log(f"WARNING: {warning}")
+        self.observer.arm()
+
+    def close(self, ended_by: str = "exit") -> None:
+        """Drain, write the final summary and leave no hook behind. Safe to call again, and in a forked child."""
+        if self._closed or self.observer.in_forked_child:
+            return
+        self._closed = True
+        self.observer.disarm()
+        self._status, self._ended_by = "complete", ended_by
+        try:
+            if self._recorder is None:
+                self._open()
+                self.log("WARNING: no PyTorch model was called, so nothing was observed")
+            self._write_summary()
+            if self._records is not None:
+                self._records.close()
+            if self._summary is not None:
+                self._summary.close()
+                self.log(f"summary -> {self._summary.path} (first_bad={self._first_bad})")
+        except Exception as error:
+            self.log(f"WARNING: could not write the summary: {type(error).__name__}: {error}")
+
+    # -- what the observer reports
+
+    def attached(self, root: RootInfo) -> None:
+        self._roots.append(root)
+        if self._recorder is None:
+            self._open()
+        config = self._config
+        if not root.watched_names:
+            self.log(
+                f"WARNING: 0 modules matched (types={config.types}, names={config.names}) in {root.label}. Names are "
+                "substrings of module paths, types are class names"
+            )
+        self.log(
+            f"attached layer hooks to {len(root.watched_names)} module(s) (types={config.types}, "
+            f"names={config.names}); channels={config.channels}; params_scanned={root.params_scanned}; "
+            f"params_skipped={len(root.skipped_params)}; root={root.label}"
+        )
+        if 0 < len(root.watched_names) <= 10:
+            self.log(f"watched modules: {list(root.watched_names)}")
+        self._write_summary()
+
+    def entered(self, step: int) -> None:
+        if self._summary is not None:
+            self._summary.beat(step)
+
+    def observed(self, step: int, observations: list[Observation]) -> None:
+        if self._recorder is not None and self._recorder.step(step, observations):
+            self._write_summary()
+
+    # -- writing
+
+    def log(self, message: str) -> None:
+        """One line on stderr, as the stock logger writes it."""
+        rank = self._place.rank if self._place is not None else os.environ.get("RANK", "0")
+        try:
+            sys.stderr.write(f"{time.strftime('%H:%M:%S')} [PID={os.getpid()} rank={rank}] nanlog: {message}\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            pass  # a closed or full stderr is the program's business
+
+    @property
+    def _first_bad(self) -> dict[str, Any] | None:
+        return self._recorder.first_bad if self._recorder is not None else None
+
+    def _open(self) -> None:
+        place = Place.claim(self._directory(), self._run_id)
+        self._place = place
+        if place.warning:
+            self.log(f"WARNING: {place.warning}")
+        self._records = RecordFile(place.records)
+        self._summary = SummaryFile(place.summary, "steps_seen")
+        identity = {"rank": place.rank, "gpu": place.rank, "host": socket.gethostname(), "pid": os.getpid()}
+        self._recorder = Recorder(self._config, identity, self._records, self.log)
+
+    def _write_summary(self) -> None:
+        if self._summary is None:
+            return
+        self._summary.write(self._content())
+
+    def _content(self) -> dict[str, Any]:
+        import torch
+
+        assert self._place is not None and self._recorder is not None and self._records is not None
+        config, observer, recorder = self._config, self.observer, self._recorder
+        names = [name for root in self._roots for name in root.watched_names]
+        return {
+            "schema_version": 1,
+            "engine": f"aorta-collectors {__version__}",
+            "run_id": self._run_id,
+            "status": self._status,
+            "ended_by": self._ended_by,
+            "started_at": self._started_at,
+            "rank": self._place.rank,
+            "world_size": self._place.world_size,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "steps_seen": observer.step,
+            "records_written": recorder.records_written,
+            "records_cut": recorder.records_cut,
+            "matmul_calls_total": observer.calls,
+            "tensors_observed": observer.tensors_observed,
+            "tensors_unreadable": observer.tensors_unreadable,
+            "hook_errors": observer.errors,
+            "first_hook_error": observer.first_error,
+            "write_error": self._records.error,
+            "spec_present": config.spec_source is not None,
+            "spec_applied": config.spec_source is not None and config.spec_error is None,
+            "spec_error": config.spec_error,
+            "spec_source": config.spec_source,
+            "first_bad": recorder.first_bad,
+            "huge_threshold": config.huge_threshold,
+            "pre_context": config.pre_context,
+            "pre_context_flushed": recorder.pre_context_flushed,
+            "watch_types": config.types,
+            "watch_names": config.names,
+            "watch_stride": config.groups[0].stride if len(config.groups) == 1 else 1,
+            "watched_count": len(names),
+            "watched_names": names,
+            "roots": [root.label for root in self._roots],
+            "modules_built": observer.modules_built,
+            "channels": config.channels,
+            "follow_mode": "off",
+            "max_param_numel": config.max_param_numel,
+            "params_scanned": sum(root.params_scanned for root in self._roots),
+            "grad_params_planned": sum(root.grad_params_planned for root in self._roots),
+            "grad_records_stashed": observer.grads_observed,
+            "optimizer_hook_registered": observer.optimizer_steps > 0,
+            "skipped_params": [skipped for root in self._roots for skipped in root.skipped_params],
+            "config": config.describe(),
+            "torch": torch.__version__,
+            "jsonl": str(self._place.records),
+            "notes": (
+                "first_bad is the first NaN, Inf or huge value in order of step and observation, or null. "
+                "matmul_calls_so_far counts watched activations and input gradients."
+            ),
+        }

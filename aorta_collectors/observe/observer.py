@@ -1,0 +1,263 @@
+"""The observer: armed in a process, it finds models, hooks them, and hands a sink what it saw, step by step.
+
+A step is one call of the root. The module that drives the clock is the first root that is called: in a loop that
+calls a model and then a loss module, or a generator and then a discriminator, that is one step an iteration.
+
+The observed program must not notice: no exception leaves a hook, no random number is drawn, no gradient is changed.
+What goes wrong inside a hook is counted in `errors`, its first message kept.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from aorta_collectors.observe.builders import BuildWatch
+from aorta_collectors.observe.calls import OutermostCalls
+from aorta_collectors.observe.observation import Observation, Sink, Site
+from aorta_collectors.observe.reduce import read_rows, readable, reduce_later, reduce_now
+from aorta_collectors.observe.root import Root
+from aorta_collectors.observe.watch import WatchGroup
+
+_PARAM_NUMEL = 50_000_000
+
+
+class Observer:
+    """Watches the models of this process between `arm` and `disarm`; both may be called many times.
+
+    Args:
+        groups: What to watch.
+        sink: Where observations go.
+        threshold: |x| above it counts as huge.
+        max_param_numel: Parameters with more elements are not scanned, and listed as skipped.
+    """
+
+    def __init__(
+        self,
+        groups: tuple[WatchGroup, ...],
+        sink: Sink,
+        *,
+        threshold: float = 1e10,
+        max_param_numel: int = _PARAM_NUMEL,
+    ) -> None:
+        self._groups = groups
+        self._sink = sink
+        self._threshold = threshold
+        self._max_param_numel = max_param_numel
+        self._calls = OutermostCalls(self._entered)
+        self._builds = BuildWatch(self._built)
+        self._optimizer_hook: Any = None
+        self._registration_hook: Any = None
+        self._armed = False
+        self._pid = 0
+        self._pending: list[Observation] = []
+        self._grad_handles: list[Any] = []
+        self._roots: list[Root] = []
+        self._owners: weakref.WeakKeyDictionary[nn.Module, Root] = weakref.WeakKeyDictionary()
+        self._driver: weakref.ref[nn.Module] | None = None
+        self._driver_rank = (False, False)
+        self.step = 0
+        self.calls = 0
+        self.tensors_observed = 0
+        self.tensors_unreadable = 0
+        self.grads_observed = 0
+        self.optimizer_steps = 0
+        self.modules_built = 0
+        self.errors = 0
+        self.first_error: str | None = None
+
+    # -- lifecycle
+
+    def arm(self) -> None:
+        if self._armed:
+            return
+        self._armed = True
+        self._pid = os.getpid()
+        self._calls.start()
+        self._builds.start()
+        self._registration_hook = nn.modules.module.register_module_module_registration_hook(self._registered)
+        if any({"wgrad", "bgrad"} & set(group.channels) for group in self._groups):
+            self._optimizer_hook = register_optimizer_step_pre_hook(self._optimizer_step)
+
+    def disarm(self) -> None:
+        """Drain the last step and leave no hook behind."""
+        if not self._armed:
+            return
+        self._armed = False
+        self._calls.stop()
+        self._builds.stop()
+        for hook in (self._registration_hook, self._optimizer_hook):
+            if hook is not None:
+                hook.remove()
+        self._registration_hook = self._optimizer_hook = None
+        for root in self._roots:
+            root.detach()
+        self._roots.clear()
+        self._owners.clear()
+        self._driver = None
+        self._driver_rank = (False, False)
+        self._guarded(self._drain)
+
+    @property
+    def in_forked_child(self) -> bool:
+        """Whether this is a fork of the armed process (a data loader's worker): it must not write evidence."""
+        return os.getpid() != self._pid
+
+    # -- finding roots and counting steps
+
+    def _registered(self, _module: nn.Module, _name: str, _submodule: nn.Module | None) -> None:
+        self.modules_built += 1
+
+    def _built(self, module: nn.Module) -> None:
+        self._guarded(self._attach, module)
+
+    def _entered(self, module: nn.Module, args: tuple[Any, ...]) -> Any:
+        if self.in_forked_child:
+            return None
+        try:
+            owner = self._owners.get(module)
+            if owner is None:
+                owner = self._attach(module)
+                # torch has already listed the hooks of this very call, so the root's own one is not among them.
+                if owner.first_call is not None and owner.is_root(module):
+                    self._advance(module, owner)
+                    replaced = owner.first_call(module, args, {})
+                    return replaced[0] if replaced is not None else None
+            self._advance(module, owner)
+        except Exception as error:
+            self.failed(error)
+        return None
+
+    def _advance(self, module: nn.Module, owner: Root) -> None:
+        """Begin a step if `module` drives the clock, and scan the parameters of the roots that it runs."""
+        rank = (owner.watched_anything, owner.is_root(module))
+        driver = self._driver() if self._driver is not None else None
+        if driver is None or (driver is not module and rank > self._driver_rank):
+            if not (owner.has_parameters or owner.watched_anything):
+                return  # a loss module or a metric
+            driver, self._driver_rank = module, rank
+            self._driver = weakref.ref(module)
+        if driver is module:
+            self._drain()
+            self.step += 1
+            self._sink.entered(self.step)
+        for root in owner.covers:
+            if root.scanned_step != self.step:
+                root.scanned_step = self.step
+                for site, param_ref in root.value_plan:
+                    param = param_ref()
+                    if param is not None:
+                        self.observe(site, param)
+
+    def _attach(self, module: nn.Module) -> Root:
+        """Hook what is watched below `module` and not hooked yet; returns the root that owns it."""
+        owner = self._owners.get(module)
+        if owner is not None:
+            return owner
+        if isinstance(module, nn.parallel.DistributedDataParallel) and module.module in self._owners:
+            # DistributedModelParallel wraps dense parts of a model that has been attached already.
+            return self._owners.setdefault(module, self._owners[module.module])
+        number = len(self._roots)
+        label = type(module).__name__ + (f"#{number + 1}" if number else "")
+        below = list(module.modules())
+        inner = list({id(root): root for part in below if (root := self._owners.get(part)) is not None}.values())
+        root = Root(
+            label,
+            module,
+            self._groups,
+            self._owners.keys(),
+            prefix=f"{label}." if number else "",
+            max_param_numel=self._max_param_numel,
+        )
+        root.attach(self)
+        root.cover(inner)
+        for part in below:
+            self._owners.setdefault(part, root)
+        self._roots.append(root)
+        if root.has_parameters or root.watched_anything:
+            self._sink.attached(root.info())
+        return root
+
+    # -- observing
+
+    def observe(self, site: Site, tensor: Tensor) -> None:
+        """Look at `tensor` now. On an accelerator nothing is waited for; the row is read when the step is drained."""
+        plain = readable(tensor)
+        if plain is None:
+            self.tensors_unreadable += 1
+            return
+        if site.is_flow:
+            self.calls += 1
+        low = high = 0.0
+        reduced: Any
+        if plain.device.type == "cpu":
+            low, high, reduced = reduce_now(plain, self._threshold)
+        else:
+            reduced = reduce_later(plain, self._threshold)
+        self._pending.append(
+            Observation(
+                site, tensor.shape, tensor.dtype, self.calls, time.monotonic(), plain.numel(), low, high, reduced
+            )
+        )
+
+    def observe_gradient(self, site: Site, grad: Tensor) -> None:
+        """A tensor hook: sees a gradient, returns None so that it stays what it is."""
+        try:
+            self.observe(site, grad)
+        except Exception as error:
+            self.failed(error)
+
+    def keep_until_drained(self, handle: Any) -> None:
+        self._grad_handles.append(handle)
+
+    def _optimizer_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+        self._guarded(self._read_gradients, optimizer)
+
+    def _read_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer_steps += 1
+        for group in optimizer.param_groups:
+            for param in group["params"]:
+                grad = param.grad
+                if grad is None:
+                    continue
+                for root in self._roots:
+                    site = root.gradient_site(param)
+                    if site is not None:
+                        self.observe(site, grad)
+                        self.grads_observed += 1
+                        break
+
+    def _drain(self) -> None:
+        for handle in self._grad_handles:
+            handle.remove()
+        self._grad_handles.clear()
+        pending, self._pending = self._pending, []
+        if not pending:
+            return
+        self.tensors_observed += len(pending)
+        rows = [(index, seen) for index, seen in enumerate(pending) if isinstance(seen.reduced, Tensor)]
+        if rows:
+            stats = read_rows([(seen.numel, seen.reduced) for _, seen in rows])  # type: ignore[misc]
+            for (index, seen), entry in zip(rows, stats, strict=True):
+                pending[index] = seen._replace(reduced=entry)
+        self._sink.observed(self.step, pending)
+
+    # -- failing softly
+
+    def _guarded(self, function: Any, *args: Any) -> None:
+        try:
+            function(*args)
+        except Exception as error:
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """Count an error of ours. The program goes on as if nothing had been there."""
+        self.errors += 1
+        if self.first_error is None:
+            self.first_error = f"{type(error).__name__}: {error}"

@@ -1,0 +1,71 @@
+"""Which modules are watched, and which of their tensors: groups of names, class names and channels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+#: The channels in the order in which a step passes them.
+CHANNELS = ("weight", "bias", "input", "act", "igrad", "wgrad", "bgrad")
+
+# Parameters of these are not scanned each step: a recommender's tables are most of its memory, and a step touches
+# a few rows of them. They are listed as skipped, so that "not scanned" is never read as "clean".
+EMBEDDING_TYPES = frozenset(
+    {
+        "Embedding",
+        "EmbeddingBag",
+        "EmbeddingBagCollection",
+        "EmbeddingCollection",
+        "ShardedEmbeddingBagCollection",
+        "ShardedEmbeddingCollection",
+    }
+)
+
+
+@dataclass(frozen=True)
+class WatchGroup:
+    """One scope and the channels to read there.
+
+    Attributes:
+        types: Class names; a module matches if its own class has one of them.
+        names: Substrings; a module matches if its path below the root contains one of them.
+        channels: Members of CHANNELS.
+        stride: Hook every Nth matching module, in the order of named_modules().
+    """
+
+    types: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ("act", "igrad")
+    stride: int = 1
+
+    def matches(self, path: str, module: torch.nn.Module) -> bool:
+        return type(module).__name__ in self.types or any(name in path for name in self.names)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A module to hook: its path below the root, and the union of the channels that the matching groups want."""
+
+    path: str
+    module: torch.nn.Module
+    channels: frozenset[str]
+
+
+def match(named_modules: Iterable[tuple[str, torch.nn.Module]], groups: tuple[WatchGroup, ...]) -> Iterator[Watched]:
+    """The modules that at least one group selects, in the order given. Each group counts its own stride."""
+    seen = [0] * len(groups)
+    for path, module in named_modules:
+        channels: set[str] = set()
+        for index, group in enumerate(groups):
+            if group.matches(path, module):
+                if seen[index] % group.stride == 0:
+                    channels.update(group.channels)
+                seen[index] += 1
+        if channels:
+            yield Watched(path, module, frozenset(channels))
+
+
+def is_embedding(module: torch.nn.Module) -> bool:
+    return any(base.__name__ in EMBEDDING_TYPES for base in type(module).__mro__)

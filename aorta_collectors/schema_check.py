@@ -1,0 +1,151 @@
+"""The packaged JSON Schemas, and checking a value against one with errors that name the place and the fix.
+
+In a wheel the schemas lie in the package, in a checkout in schemas/ beside it. jsonschema is imported when something
+is checked, since loading the plugin must stay cheap for sweeps that ask for no collector.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from aorta_collectors.errors import OptionsError
+
+_HERE = Path(__file__).parent
+
+
+def schema_names() -> list[str]:
+    return sorted(path.stem for path in _directory().glob("*.json"))
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """The schema `name`, such as "layer_numerics.spec". Raises FileNotFoundError for an unknown one."""
+    loaded: dict[str, Any] = json.loads((_directory() / f"{name}.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def check(name: str, value: Any, describe: str = "") -> None:
+    """Check a decoded value against a schema.
+
+    Args:
+        describe: Path prefix of the value, such as "NANLOG_SPEC".
+
+    Raises:
+        OptionsError: With the path of the first fault and a sentence on what is allowed.
+    """
+    error = first_error(name, value)
+    if error is not None:
+        path, message = error
+        raise OptionsError(": ".join(part for part in (describe, path) if part), message)
+
+
+def first_error(name: str, value: Any) -> tuple[str, str] | None:
+    """(path, message) of the first fault of `value`, or None. NaN and Inf are faults anywhere."""
+    for path, number in _non_finite(value, ""):
+        return path, f"must be a finite number, got {number}"
+    return first_fault(validator(name), value)
+
+
+def first_fault(checker: Any, value: Any) -> tuple[str, str] | None:
+    """Like `first_error`, for a caller that checks many values with one `validator`."""
+    errors = list(checker.iter_errors(value))
+    if not errors:
+        return None
+    # The outermost fault first: an unknown key says more than what follows from it.
+    error = min(errors, key=lambda found: (len(found.path), found.validator != "additionalProperties"))
+    return _path(error.path), _message(error)
+
+
+def suggestion(word: str, known: Iterator[str] | list[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _directory() -> Path:
+    packaged = _HERE / "schemas"
+    return packaged if packaged.is_dir() else _HERE.parent / "schemas"
+
+
+def validator(name: str) -> Any:
+    """A jsonschema validator for the schema `name`; the other packaged schemas can be referred to."""
+    import jsonschema
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012
+
+    resources = [DRAFT202012.create_resource(load_schema(other)) for other in schema_names()]
+    registry: Any = Registry().with_resources([(str(item.id()), item) for item in resources])
+    return jsonschema.Draft202012Validator(load_schema(name), registry=registry)
+
+
+def _path(parts: Any) -> str:
+    text = ""
+    for part in parts:
+        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
+    return text
+
+
+def _message(error: Any) -> str:
+    """One sentence on what is allowed and what was found."""
+    schema, got = error.schema, error.instance
+    if "errorMessage" in schema and error.validator != "additionalProperties":
+        return str(schema["errorMessage"])
+    shown = json.dumps(got, default=str)
+    if len(shown) > 80:
+        shown = shown[:77] + "..."
+    match error.validator:
+        case "additionalProperties":
+            known = list(schema.get("properties", {}))
+            unknown = sorted(set(got) - set(known))
+            hint = suggestion(unknown[0], known) or "; allowed: " + ", ".join(known)
+            return f"unknown key {unknown[0]}{hint}"
+        case "type" | "minimum" | "exclusiveMinimum":
+            return f"must be {_describe(schema)}, got {shown}"
+        case "enum":
+            words = [str(item) for item in error.validator_value]
+            hint = suggestion(got, words) if isinstance(got, str) else ""
+            return f"must be one of {', '.join(words)}, got {shown}{hint}"
+        case "required":
+            missing = [key for key in error.validator_value if key not in got]
+            return f"{missing[0]} is missing"
+        case "minItems":
+            return "must not be empty"
+        case "minLength":
+            return "must not be empty"
+        case "minProperties":
+            return f"must not be empty; allowed: {', '.join(schema.get('properties', {}))}"
+    return str(error.message)
+
+
+def _describe(schema: Mapping[str, Any]) -> str:
+    kinds = schema.get("type")
+    noun = {
+        "integer": "an integer",
+        "number": "a number",
+        "boolean": "true or false",
+        "string": "a string",
+        "array": "a list",
+        "object": "an object",
+    }
+    names = [noun.get(kind, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds or [])]
+    text = " or ".join(names) or "a value"
+    if "minimum" in schema:
+        text += f" >= {schema['minimum']}"
+    if "exclusiveMinimum" in schema:
+        text += f" > {schema['exclusiveMinimum']}"
+    return text
+
+
+def _non_finite(value: Any, path: str) -> Iterator[tuple[str, float]]:
+    """JSON text may hold NaN and Infinity for Python's parser; no schema can say that they are not numbers."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _non_finite(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _non_finite(item, f"{path}[{index}]")
