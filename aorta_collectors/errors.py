@@ -1,4 +1,4 @@
-"""Errors that users see as one line, without a traceback. Each kind has a slug, explained in docs/reference/messages.md."""
+"""Errors that users see as one line, without a traceback. docs/reference/messages.md explains each kind by its slug."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ class Options:
 
     @property
     def on_missing(self) -> str:
-        """"error" or "warn": what becomes of a passing trial without verified evidence."""
+        """ "error" or "warn": what becomes of a passing trial without verified evidence."""
         return str(self.values.get("on_missing", "error"))
 
 
@@ -70,9 +71,10 @@ def _decode_one(name: str, text: str, schema: Mapping[str, Any]) -> Any:
         return int(text) if re.fullmatch(r"\s*[+-]?\d+\s*", text) else text
     if kind == "number":
         try:
-            return float(text)
+            number = float(text)
         except ValueError:
             return text
+        return number if math.isfinite(number) else text
     if kind == "boolean":
         if text not in ("0", "1"):
             raise OptionsError(name, f'must be "1" (on) or "0" (off), got {json.dumps(text)}')

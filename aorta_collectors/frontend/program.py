@@ -88,7 +88,7 @@ def _new_main() -> types.ModuleType:
     """A fresh __main__ that stays: functions of the program may run after it, in threads and at exit."""
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
-    main.__dict__["__annotations__"] = {}
+    main.__annotations__ = {}
     sys.modules["__main__"] = main
     return main
 

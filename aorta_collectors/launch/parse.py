@@ -159,7 +159,9 @@ def _python(argv: Sequence[str], start: int, interpreter_dir: str) -> Target:
         if step == "c":
             if word != "-c":
                 return _opaque(f"python with {word}, options and code in one word")
-            return Target(index, "code", "python -c", index + 1) if index + 1 < len(argv) else _opaque("python -c alone")
+            return (
+                Target(index, "code", "python -c", index + 1) if index + 1 < len(argv) else _opaque("python -c alone")
+            )
         index += 2 if step == "value" else 1
     return _opaque("python without a program")
 

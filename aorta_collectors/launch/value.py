@@ -57,11 +57,13 @@ class Launch:
             return armed
         target = self.target()
         if target.insert_at is not None:
-            head, tail = self.argv[: target.insert_at], self.argv[target.insert_at :]
-            return replace(
-                armed, argv=(*head, "-m", FRONTEND_MODULE, *tail), route="front-end", note=target.description
-            )
+            return armed.with_module(FRONTEND_MODULE, target.insert_at, target.description)
         return armed.through_environment(target.description)
+
+    def with_module(self, module: str, insert_at: int, note: str) -> Launch:
+        """The launch with "-m module" before the Python program, which then becomes the module's to run."""
+        argv = (*self.argv[:insert_at], "-m", module, *self.argv[insert_at:])
+        return replace(self, argv=argv, route="front-end", note=note)
 
     def through_environment(self, note: str) -> Launch:
         path = os.pathsep.join(filter(None, (bootstrap_directory(), self.python_path)))

@@ -5,7 +5,7 @@ import sys
 
 from aorta_collectors.frontend.arming import SWITCH_VARIABLE, arm_when_torch_is_there
 from aorta_collectors.frontend.program import USAGE, run_program
-from aorta_collectors.layer_numerics.arming import ARM_FUNCTION, CONFIG_FILE_VARIABLE
+from aorta_collectors.layer_numerics.names import ARM_FUNCTION, CONFIG_FILE_VARIABLE
 
 _HELP = f"""usage: python -m aorta_collectors.layer_numerics [--config spec.json] {USAGE}
 

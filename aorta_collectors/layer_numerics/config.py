@@ -205,10 +205,11 @@ class _Reader:
         text = self._environ.get(name, "").strip()
         if not text:
             return default
+        value: _T | None
         try:
             value = parse(text)
         except ValueError:
-            value = None  # type: ignore[assignment]
+            value = None
         if value is None or not allowed(value):
             self.warnings.append(f"{name}: must be {noun}, got {json.dumps(text)}; using {default}")
             return default

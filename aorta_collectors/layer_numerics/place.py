@@ -71,4 +71,4 @@ def _taken(summary: Path, run_id: str) -> bool:
         content = json.loads(summary.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return content.get("run_id") == run_id and content.get("pid") != os.getpid()
+    return bool(content.get("run_id") == run_id and content.get("pid") != os.getpid())

@@ -29,13 +29,16 @@ class Session:
 
     Args:
         directory: Called once, when the files are opened.
-        run_id: The trial for which this is evidence; None alone.
+        run_id: Likewise; gives the trial for which this is evidence, or None alone.
     """
 
-    def __init__(self, config: Config, directory: Callable[[], Path], run_id: str | None = None) -> None:
+    def __init__(
+        self, config: Config, directory: Callable[[], Path], run_id: Callable[[], str | None] = lambda: None
+    ) -> None:
         self._config = config
         self._directory = directory
-        self._run_id = run_id
+        self._find_run_id = run_id
+        self._run_id: str | None = None
         self._started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self._place: Place | None = None
         self._records: RecordFile | None = None
@@ -46,9 +49,7 @@ class Session:
         self._status = "running"
         self._ended_by: str | None = None
         groups = tuple(WatchGroup(group.types, group.names, group.channels, group.stride) for group in config.groups)
-        self.observer = Observer(
-            groups, self, threshold=config.huge_threshold, max_param_numel=config.max_param_numel
-        )
+        self.observer = Observer(groups, self, threshold=config.huge_threshold, max_param_numel=config.max_param_numel)
 
     def arm(self) -> None:
         for warning in self._config.warnings:
@@ -61,7 +62,7 @@ class Session:
             return
         self._closed = True
         self.observer.disarm()
-        self._status, self._ended_by = "complete", ended_by
+        self._status, self._ended_by = "complete", ended_by[:500]
         try:
             if self._recorder is None:
                 self._open()
@@ -120,6 +121,7 @@ class Session:
         return self._recorder.first_bad if self._recorder is not None else None
 
     def _open(self) -> None:
+        self._run_id = self._find_run_id()
         place = Place.claim(self._directory(), self._run_id)
         self._place = place
         if place.warning:
@@ -137,7 +139,9 @@ class Session:
     def _content(self) -> dict[str, Any]:
         import torch
 
-        assert self._place is not None and self._recorder is not None and self._records is not None
+        assert self._place is not None
+        assert self._recorder is not None
+        assert self._records is not None
         config, observer, recorder = self._config, self.observer, self._recorder
         names = [name for root in self._roots for name in root.watched_names]
         return {

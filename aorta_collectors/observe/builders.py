@@ -45,14 +45,14 @@ class BuildWatch:
         for kind, original, ours in self._originals:
             # Somebody may have wrapped the constructor after us: theirs stays, and ours falls silent.
             if kind.__dict__.get("__init__") is ours:
-                kind.__init__ = original  # type: ignore[misc]
+                _set_init(kind, original)
         self._watches, self._originals = [], []
 
     def _wrap(self, module: str, name: str) -> None:
         kind = getattr(sys.modules[module], name, None)
         if not isinstance(kind, type):
             return
-        original = kind.__init__
+        original: Any = vars(kind)["__init__"]
 
         @functools.wraps(original)
         def init(instance: nn.Module, *args: Any, **kwargs: Any) -> None:
@@ -65,4 +65,8 @@ class BuildWatch:
                 self._built(instance)
 
         self._originals.append((kind, original, init))
-        kind.__init__ = init
+        _set_init(kind, init)
+
+
+def _set_init(kind: type[nn.Module], init: Any) -> None:
+    kind.__init__ = init  # type: ignore[method-assign]

@@ -61,10 +61,15 @@ def hook_input(
     """
     if alias and args and args[0] is tensor and type(tensor) is Tensor:
         view = tensor.view_as(tensor)
-        view.register_hook(hook)
+        _register(view, hook)
         return (view, *args[1:]), None
-    handle = tensor.register_hook(hook)
+    handle = _register(tensor, hook)
     return None, handle if tensor.is_leaf else None
+
+
+def _register(tensor: Tensor, hook: Callable[[Tensor], None]) -> Any:
+    register: Any = tensor.register_hook
+    return register(hook)
 
 
 def wants_gradient(tensor: Tensor) -> bool:

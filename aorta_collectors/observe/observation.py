@@ -70,7 +70,7 @@ class RootInfo(NamedTuple):
 
 
 class Sink(Protocol):
-    """Where observations go. Methods run between steps, on the training thread; what they raise is counted, not seen."""
+    """Where observations go. Methods run between steps, on the training thread; what they raise is only counted."""
 
     def attached(self, root: RootInfo) -> None:
         """Hooks now stand on a root. Comes again for each further root."""

@@ -171,7 +171,7 @@ class Observer:
             label,
             module,
             self._groups,
-            self._owners.keys(),
+            self._owners,
             prefix=f"{label}." if number else "",
             max_param_numel=self._max_param_numel,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 import torch
@@ -33,7 +33,7 @@ class Root:
         label: str,
         module: nn.Module,
         groups: tuple[WatchGroup, ...],
-        already_hooked: Collection[nn.Module],
+        already_hooked: Container[nn.Module],
         *,
         prefix: str,
         max_param_numel: int,

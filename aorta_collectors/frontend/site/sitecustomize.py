@@ -10,20 +10,22 @@ import os
 import sys
 
 
-def _load_package():
-    """Import this file's own package, also in an interpreter that does not have it installed, without touching sys.path."""
+def _load_package() -> None:
+    """Import this file's own package, also where it is not installed, without touching sys.path."""
     if importlib.util.find_spec("aorta_collectors") is not None:
         return
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     spec = importlib.util.spec_from_file_location(
         "aorta_collectors", os.path.join(root, "__init__.py"), submodule_search_locations=[root]
     )
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["aorta_collectors"] = module
     spec.loader.exec_module(module)
 
 
-def _arm():
+def _arm() -> None:
     if not os.environ.get("AORTA_COLLECTORS_ARM") or os.environ.get("AORTA_COLLECTORS", "").lower() == "off":
         return
     try:
@@ -35,7 +37,7 @@ def _arm():
         sys.stderr.write(f"aorta-collectors: could not arm: {type(error).__name__}: {error}\n")
 
 
-def _chain():
+def _chain() -> None:
     """Run the sitecustomize that this one hides."""
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:

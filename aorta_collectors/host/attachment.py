@@ -1,0 +1,40 @@
+"""What the replaced functions of one process share: which collectors are ours, and the trial that is running."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from aorta_collectors.api import Collector
+from aorta_collectors.registry import collector_names, load_collector
+
+if TYPE_CHECKING:
+    from aorta_collectors.host.trial import Trial
+
+
+class Attachment:
+    """State of the plugin in one process. The replaced functions of the host hold it; nothing else does."""
+
+    def __init__(self) -> None:
+        self.current: Trial | None = None
+        self.trials_begun = 0
+        self._load = functools.cache(load_collector)
+
+    def ours(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of `names` that are collectors of this plugin or of one built on it, in order, once each."""
+        wanted = dict.fromkeys(names)
+        return tuple(name for name in wanted if name in collector_names()) if wanted else ()
+
+    def load(self, name: str) -> Collector:
+        """Raises CollectorLoadError."""
+        return self._load(name)
+
+    @contextlib.contextmanager
+    def running(self, trial: Trial) -> Iterator[None]:
+        previous, self.current = self.current, trial
+        try:
+            yield
+        finally:
+            self.current = previous

@@ -1,0 +1,112 @@
+"""Bringing the evidence of all ranks together when a sweep itself runs under torchrun.
+
+Every rank runs the whole sweep, but only rank 0 has a results directory. Other ranks write into a temporary directory
+of their own. When the workload has run, rank 0 says through the process group's store where its directory is, and
+each other rank copies its files there and says so. No collective is used and nothing waits while the model trains,
+so ranks that take different paths cannot dead-lock over evidence.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aorta_collectors.api import Capture, Collector
+
+_WAIT = datetime.timedelta(seconds=60)
+
+
+class RankExchange:
+    """One trial's exchange. `key` is the same on all ranks and different for each trial.
+
+    Attributes:
+        is_first: Whether this process is the rank that owns the results.
+        world_size: Ranks of the launcher.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = f"aorta_collectors/{key}"
+        self.rank = _number("RANK", 0)
+        self.world_size = max(1, _number("WORLD_SIZE", 1))
+        self.is_first = self.rank == 0
+        self._scratch: dict[str, Path] = {}
+        self._run_ids: dict[str, str] = {}
+
+    def capture_for(self, collector: Collector, directory: Path | None, run_id: str) -> Callable[[], Capture]:
+        """Where this rank writes, found out when it first does."""
+
+        @functools.cache
+        def capture() -> Capture:
+            if directory is not None:
+                return Capture(directory, run_id)
+            scratch = Path(tempfile.mkdtemp(prefix=f"aorta_{collector.name}_rank{self.rank}_"))
+            self._scratch[collector.output_subdir] = scratch
+            self._run_ids[collector.output_subdir] = run_id
+            return Capture(scratch, run_id)
+
+        return capture
+
+    def gather(self, directory: Path) -> list[str]:
+        """On rank 0: let the others copy their files to `directory`, and wait for them, a minute at most.
+
+        Returns:
+            The run ids that the other ranks wrote under.
+        """
+        store = _store()
+        if store is None or self.world_size == 1:
+            return []
+        name = directory.name
+        run_ids: list[str] = []
+        try:
+            store.set(f"{self._key}/{name}", str(directory))
+            for rank in range(1, self.world_size):
+                store.wait([f"{self._key}/{name}/{rank}"], _WAIT)
+                run_ids.append(store.get(f"{self._key}/{name}/{rank}").decode())
+        except RuntimeError:
+            pass  # verification names the ranks that are missing
+        return run_ids
+
+    def hand_over(self) -> None:
+        """On the other ranks: copy what was written to rank 0's directory."""
+        store = _store()
+        for name, scratch in self._scratch.items():
+            try:
+                if store is not None:
+                    store.wait([f"{self._key}/{name}"], _WAIT)
+                    target = Path(store.get(f"{self._key}/{name}").decode())
+                    for path in sorted(scratch.iterdir()):
+                        shutil.copy2(path, target / path.name)
+                    store.set(f"{self._key}/{name}/{self.rank}", self._run_ids[name])
+                    shutil.rmtree(scratch, ignore_errors=True)
+            except (RuntimeError, OSError) as error:
+                sys.stderr.write(
+                    f"aorta-collectors: rank {self.rank} could not hand its evidence over ({error}); "
+                    f"it is in {scratch}\n"
+                )
+        self._scratch = {}
+
+
+def _store() -> Any:
+    """The default process group's store, if the workload has made a group."""
+    if "torch" not in sys.modules:
+        return None
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d
+
+    if not dist.is_available() or not dist.is_initialized():
+        return None
+    return distributed_c10d._get_default_store()
+
+
+def _number(name: str, default: int) -> int:
+    try:
+        return int(os.environ.get(name, default))
+    except ValueError:
+        return default

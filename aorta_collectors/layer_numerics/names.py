@@ -1,0 +1,8 @@
+"""Names shared by the sweep's side, which must not import torch, and the observed program's."""
+
+#: Set by a sweep: the trial whose evidence a process writes.
+RUN_ID_VARIABLE = "NANLOG_RUN_ID"
+#: Set by --config.
+CONFIG_FILE_VARIABLE = "NANLOG_CONFIG_FILE"
+DEFAULT_DIRECTORY = "nan_logger_out"
+ARM_FUNCTION = "aorta_collectors.layer_numerics.arming:arm"
