@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aorta_collectors.api import Collector
@@ -14,11 +15,26 @@ if TYPE_CHECKING:
     from aorta_collectors.host.trial import Trial
 
 
+@dataclass(frozen=True)
+class CellOutcome:
+    """What the host made of a cell: the trials that asked for evidence, by id, and the error that ended it, if any."""
+
+    trials: tuple[str, ...]
+    error: str | None
+
+
 class Attachment:
-    """State of the plugin in one process. The replaced functions of the host hold it; nothing else does."""
+    """State of the plugin in one process. The replaced functions of the host hold it; nothing else does.
+
+    Attributes:
+        current: The trial that is running.
+        trials_begun: Number of trials of ours so far, the same on all ranks.
+        outcomes: By name, the cells that the running sweep has finished.
+    """
 
     def __init__(self) -> None:
         self.current: Trial | None = None
+        self.outcomes: dict[str, CellOutcome] = {}
         self.trials_begun = 0
         self._load = functools.cache(load_collector)
 

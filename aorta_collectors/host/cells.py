@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from aorta.run.collectors import CONFIG_KEY_COLLECT
 from aorta.triage.output import safe_slug
 
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.run import receipts_of
-from aorta_collectors.host.attachment import Attachment
+from aorta_collectors.host.attachment import Attachment, CellOutcome
 
 log = logging.getLogger("aorta.collectors")
 
@@ -25,7 +26,7 @@ def run_one_cell(
     sidecar_files: tuple[Path, ...],
     **kwargs: Any,
 ) -> Any:
-    """Have a finished cell run again whose trials lack the evidence that is asked for now.
+    """Have a finished cell run again whose trials lack the evidence that is asked for now, and note how it ended.
 
     It may have been run before the plugin was installed, or its evidence may have been missing: the host would take
     its trials over as they are.
@@ -36,7 +37,14 @@ def run_one_cell(
         if missing:
             log.info("cell %r: run again, since %s", cell.name, missing)
             kwargs["resume_existing"] = False
-    return original(cell, recipe, run_dir, sidecar_files, **kwargs)
+    returned = original(cell, recipe, run_dir, sidecar_files, **kwargs)
+    if names:
+        trials, error = returned[0], returned[1]
+        # A trial that the dispatcher ran carries its request; one that an embedding program made up does not, and
+        # there is nothing to hold it against.
+        asked = [trial.trial_id for trial in trials if CONFIG_KEY_COLLECT in (getattr(trial, "config", None) or {})]
+        attachment.outcomes[cell.name] = CellOutcome(tuple(asked), error)
+    return returned
 
 
 def _without_evidence(cell_dir: Path, names: frozenset[str]) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+from aorta.triage.output import safe_slug
 
 from aorta_collectors.api import Verdict
 from aorta_collectors.evidence.run import Finding, receipts_of
 from aorta_collectors.evidence.table import render
-from aorta_collectors.host.attachment import Attachment
+from aorta_collectors.host.attachment import Attachment, CellOutcome
 
 
 def run_recipe_locked(
@@ -29,10 +30,11 @@ def run_recipe_locked(
     if not names or not should_write:
         return original(recipe=recipe, should_write=should_write, **kwargs)
     run_dir: Path = kwargs["run_dir"]
+    attachment.outcomes.clear()
     try:
         original(recipe=recipe, should_write=should_write, **kwargs)
     finally:
-        findings = _findings(run_dir, requested, names)
+        findings = _findings(run_dir, requested, names, attachment.outcomes)
         render(findings, sys.stdout)
     lacking = [finding for finding in findings if not finding.tolerated]
     if lacking:
@@ -44,13 +46,28 @@ def run_recipe_locked(
     return run_dir
 
 
-def _findings(run_dir: Path, requested: dict[str, tuple[str, ...]], names: frozenset[str]) -> list[Finding]:
-    """What the receipts of this run say, and a finding for each cell whose trials never came to be."""
-    from aorta.triage.output import safe_slug
-
-    wanted = {(safe_slug(cell), name) for cell, cell_names in requested.items() for name in cell_names}
-    findings = [finding for finding in receipts_of(run_dir, names) if (finding.cell, finding.collector) in wanted]
-    for cell, name in sorted(wanted - {(finding.cell, finding.collector) for finding in findings}):
-        reason = "no trial of this cell was recorded; see the sweep's own summary above"
-        findings.append(Finding(cell, "-", name, Verdict.MISSING, reason, run_dir, run_dir))
+def _findings(
+    run_dir: Path,
+    requested: Mapping[str, tuple[str, ...]],
+    names: frozenset[str],
+    outcomes: Mapping[str, CellOutcome],
+) -> list[Finding]:
+    """What the receipts of this run say, in the recipe's order, with a finding for each trial that left no record."""
+    by_cell: dict[str, list[Finding]] = {}
+    for finding in receipts_of(run_dir, names):
+        by_cell.setdefault(finding.cell, []).append(finding)
+    findings: list[Finding] = []
+    for cell, collectors in requested.items():
+        slug = safe_slug(cell)
+        outcome = outcomes.get(cell, CellOutcome((), "the sweep ended before this cell"))
+        for name in collectors:
+            found = [finding for finding in by_cell.get(slug, []) if finding.collector == name]
+            findings += found
+            recorded = {finding.trial for finding in found}
+            for trial in outcome.trials:
+                if trial not in recorded:
+                    reason = "the record of this trial is gone: a later one, or what it ran, removed it"
+                    findings.append(Finding(slug, trial, name, Verdict.MISSING, reason, run_dir, run_dir))
+            if outcome.error is not None:
+                findings.append(Finding(slug, "-", name, Verdict.MISSING, outcome.error, run_dir, run_dir))
     return findings

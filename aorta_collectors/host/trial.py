@@ -7,6 +7,8 @@ their files over when the workload has run (`ranks`).
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 import os
 import uuid
 from collections.abc import Mapping
@@ -27,6 +29,8 @@ from aorta_collectors.host.ranks import RankExchange
 from aorta_collectors.host.switch import switched_off
 from aorta_collectors.host.verdicts import without_evidence
 from aorta_collectors.launch.value import Launch
+
+log = logging.getLogger("aorta.collectors")
 
 
 @dataclass
@@ -168,10 +172,24 @@ class Trial:
             except ArtifactError as error:
                 verdict, reason = Verdict.INVALID, f"the receipt could not be written: {error}"
             if not verdict.satisfied and asked.options.on_missing == "error":
+                if self.is_command and result.passed:
+                    self._correct_record(result, f"collect:{name}:{verdict.value}")
                 result, exit_status = without_evidence(
                     result, exit_status, name, verdict, reason, is_command=self.is_command
                 )
         return result, exit_status
+
+    def _correct_record(self, result: Any, detector: str) -> None:
+        """Have the command's own result.json say what the matrix says; the host wrote it before verification."""
+        path = Path(str(result.metrics.get("result_json_path", "")))
+        try:
+            with self._anchor().open(path.parent) as directory:
+                record = json.loads(directory.read(path.name))
+                record["verdict"] = "error"
+                record["error_detectors_fired"] = [*record.get("error_detectors_fired", ()), detector]
+                directory.write(path.name, json.dumps(record, indent=2).encode())
+        except (ArtifactError, ValueError) as error:
+            log.warning("%s still says pass: %s", path, error)
 
     def _check(self, asked: _Request) -> Checked:
         if self._off:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class ArmedWorkload:
-    """Delegates to the workload. Collectors are armed before setup(), where models are built, and disarmed after run()."""
+    """Delegates to the workload, with collectors armed from setup(), where models are built, to the end of run()."""
 
     def __init__(self, workload: Any, trial: Trial) -> None:
         self._workload = workload
