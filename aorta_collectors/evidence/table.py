@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 from aorta_collectors.evidence.run import Finding
 
+_UNBOUNDED = 10_000
+
 
 def render(findings: Sequence[Finding], out: TextIO) -> None:
-    """Write a table, then a line for each finding that is not satisfied. Nothing at all without findings."""
+    """Write a table, then a line for each finding that is not satisfied. Nothing at all without findings.
+
+    Rows stay whole, however wide they are: a path that is wrapped can be neither copied nor grepped.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     if not findings:
         return
-    # A pipe has no width: rows stay whole for grep, instead of being wrapped at 80 columns.
-    console = Console(file=out, highlight=False, soft_wrap=True, width=None if out.isatty() else 10_000)
-    table = Table(title="Evidence", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    console = Console(file=out, highlight=False, width=_UNBOUNDED)
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("cell", "trial", "collector", "verdict", "first bad", "artifacts"):
-        table.add_column(heading, no_wrap=True, overflow="ignore")
+        table.add_column(heading, no_wrap=True)
     for finding in findings:
-        style = "green" if finding.satisfied else "red"
+        color = "green" if finding.satisfied else "red"
         table.add_row(
             Text(finding.cell),
-            Text(finding.trial),
+            Text(_trial_index(finding)),
             Text(finding.collector),
-            Text(finding.verdict.value, style=style),
+            Text(finding.verdict.value, style=color),
             Text(first_bad(finding)),
-            Text(str(finding.artifacts)),
+            Text(_shown(finding.artifacts) if finding.receipt is not None and finding.receipt.files else "-"),
         )
+    console.print(Text("Evidence", style="bold"))
     console.print(table)
     for finding in findings:
         if not finding.satisfied:
-            console.print(Text(f"{finding.cell} {finding.trial}: {finding.verdict.value}: {finding.reason}"))
+            place = f"{finding.cell}, trial {_trial_index(finding)}"
+            console.print(Text(f"{place}: {finding.verdict.value}: {finding.reason} [{_shown(finding.trial_file)}]"))
 
 
 def first_bad(finding: Finding) -> str:
@@ -46,3 +54,13 @@ def first_bad(finding: Finding) -> str:
         return "none" if metrics else "-"
     words = [metrics.get(f"{prefix}_{key}") for key in ("direction", "layer", "kind")]
     return " ".join([f"step {step}", *(str(word) for word in words if word is not None)])
+
+
+def _trial_index(finding: Finding) -> str:
+    """The N of trial id <workload>_d0_m0_tN."""
+    return finding.trial.rpartition("_t")[2] or "-"
+
+
+def _shown(path: Path) -> str:
+    """Relative to the working directory where that is shorter."""
+    return min(str(path), os.path.relpath(path), key=len)
