@@ -38,6 +38,7 @@ class ImportWatch(MetaPathFinder):
     def __init__(self, name: str, callback: Callable[[], None]) -> None:
         self.name = name
         self._callback: Callable[[], None] | None = callback
+        self._searching = False
 
     def start(self) -> None:
         module = sys.modules.get(self.name)
@@ -57,11 +58,17 @@ class ImportWatch(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self.name:
+        # Two watches of one module ask each other; each wraps the loader once.
+        if fullname != self.name or self._searching:
             return None
-        for finder in sys.meta_path:
-            if finder is self or isinstance(finder, ImportWatch):
-                continue
+        self._searching = True
+        try:
+            return self._find(fullname, path, target)
+        finally:
+            self._searching = False
+
+    def _find(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+        for finder in list(sys.meta_path):
             find_spec = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find_spec(fullname, path, target) if find_spec else None
             if spec is not None:

@@ -41,7 +41,8 @@ class Attachment:
     def ours(self, names: Iterable[str]) -> tuple[str, ...]:
         """Those of `names` that are collectors of this plugin or of one built on it, in order, once each."""
         wanted = dict.fromkeys(names)
-        return tuple(name for name in wanted if name in collector_names()) if wanted else ()
+        known = collector_names() if wanted else frozenset()
+        return tuple(name for name in wanted if name in known)
 
     def load(self, name: str) -> Collector:
         """Raises CollectorLoadError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 from aorta.triage.output import safe_slug
 
 from aorta_collectors.api import Verdict
+from aorta_collectors.errors import CollectorsError
 from aorta_collectors.evidence.run import Finding, receipts_of
 from aorta_collectors.evidence.table import render
 from aorta_collectors.host.attachment import Attachment, CellOutcome
@@ -33,9 +35,16 @@ def run_recipe_locked(
     attachment.outcomes.clear()
     try:
         original(recipe=recipe, should_write=should_write, **kwargs)
-    finally:
+    except Exception:
+        # The sweep's own error is the one to see; the evidence of the cells that ran is shown beside it.
+        with contextlib.suppress(CollectorsError):
+            render(_findings(run_dir, requested, names, attachment.outcomes), sys.stdout)
+        raise
+    try:
         findings = _findings(run_dir, requested, names, attachment.outcomes)
-        render(findings, sys.stdout)
+    except CollectorsError as error:
+        raise click.ClickException(f"the evidence of this sweep cannot be read: {error}") from None
+    render(findings, sys.stdout)
     lacking = [finding for finding in findings if not finding.tolerated]
     if lacking:
         cells = ", ".join(dict.fromkeys(finding.cell for finding in lacking))

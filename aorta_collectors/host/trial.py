@@ -12,7 +12,7 @@ import logging
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +105,8 @@ class Trial:
         """A command's argv with the collector in it. The host takes the environment back after the trial."""
         asked = self._requests[name]
         earlier = [request.launch for request in self._requests.values() if request.launch is not None]
-        env = earlier[-1].env if earlier else {}
-        launch = asked.collector.plan(own_launch(argv).with_env(env), asked.options, Capture(out_dir, asked.run_id))
+        before = replace(earlier[-1], argv=tuple(argv)) if earlier else own_launch(argv)
+        launch = asked.collector.plan(before, asked.options, Capture(out_dir, asked.run_id))
         asked.launch = launch
         for variable, value in launch.env.items():
             if value is not None:
