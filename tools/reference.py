@@ -27,7 +27,7 @@ def page() -> str:
         "## The collect: block\n",
         options["description"] + "\n",
         *_table(native, default=True),
-        "\nThe sweep owns `NANLOG_DIR`. In a standalone run it names the output directory, by default `nan_logger_out`.\n",
+        "\nThe sweep owns `NANLOG_DIR`. Alone it names the output directory, by default `nan_logger_out`.\n",
         "### With `frontend: aorta` only\n",
         "The native engine refuses these; the stock logger has them.\n",
         *_table(stock, default=True),

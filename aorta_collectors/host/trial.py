@@ -19,7 +19,7 @@ from typing import Any
 from aorta.run.collectors import _reset_output_dir, trusted_collector_anchor
 
 from aorta_collectors.api import Capture, Collector, Expected, Options, Verdict, Verification
-from aorta_collectors.errors import ArtifactError, CollectorsError
+from aorta_collectors.errors import ArtifactError, CollectorsError, LaunchError
 from aorta_collectors.evidence.directory import Anchor
 from aorta_collectors.evidence.receipt import Receipt, receipt_name
 from aorta_collectors.evidence.trial import Checked, check_artifacts
@@ -41,6 +41,7 @@ class _Request:
     options: Options
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     launch: Launch | None = None
+    refused: str = ""
     checked: Checked | None = None
     run_ids: list[str] = field(default_factory=list)
 
@@ -106,7 +107,11 @@ class Trial:
         asked = self._requests[name]
         earlier = [request.launch for request in self._requests.values() if request.launch is not None]
         before = replace(earlier[-1], argv=tuple(argv)) if earlier else own_launch(argv)
-        launch = asked.collector.plan(before, asked.options, Capture(out_dir, asked.run_id))
+        try:
+            launch = asked.collector.plan(before, asked.options, Capture(out_dir, asked.run_id))
+        except LaunchError as error:
+            asked.refused = str(error)
+            raise
         asked.launch = launch
         for variable, value in launch.env.items():
             if value is not None:
@@ -195,6 +200,8 @@ class Trial:
         if self._off:
             reason = "the cell switched collectors off (AORTA_COLLECTORS=off) and ran uninstrumented"
             return Checked(Verification(Verdict.OFF, reason))
+        if asked.refused:
+            return Checked(Verification(Verdict.MISSING, f"the launch was refused: {asked.refused}"))
         directory = self._directory(asked)
         if directory is None:
             return Checked(Verification(Verdict.MISSING, "the host gave the trial no collector directory"))

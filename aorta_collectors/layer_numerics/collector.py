@@ -126,7 +126,6 @@ def _through_stock_logger(launch: Launch) -> Launch:
     target = launch.target()
     if target.kind != "script" or target.insert_at is None:
         raise LaunchError(
-            f"frontend: aorta needs a command that ends in a python script, not {target.description}; "
-            "use frontend: native"
+            f"frontend: aorta needs a command that ends in a python script ({target.description}); use frontend: native"
         )
     return launch.with_module(_STOCK_MODULE, target.insert_at, f"stock logger around {target.description}")

@@ -43,7 +43,7 @@ class Recorder:
     def step(self, step: int, observations: list[Observation]) -> bool:
         """Take in one step; returns whether it holds the first bad record."""
         config = self._config
-        bad = [seen for seen in observations if seen.reduced is not None and seen.stats.bad]
+        bad = [seen for seen in observations if _is_bad(seen)]
         is_first = bool(bad) and self.first_bad is None
         if is_first:
             self._note_first(step, bad[0])
@@ -61,8 +61,8 @@ class Recorder:
         else:
             self._write(step, bad)
             if config.pre_context:
-                rest = [seen for seen in observations if seen not in bad] if bad else observations
-                self._run_up.append((step, rest))
+                clean = [seen for seen in observations if not _is_bad(seen)] if bad else observations
+                self._run_up.append((step, clean))
         if config.verbose and bad:
             worst = max(bad, key=lambda seen: seen.stats.finite_abs_max or 0.0)
             self._log(
@@ -124,9 +124,16 @@ class Recorder:
         }
 
 
+def _is_bad(seen: Observation) -> bool:
+    return seen.reduced is not None and seen.stats.bad
+
+
 def _tf32(seen: Observation) -> bool:
-    if seen.dtype is not torch.float32:
-        return False
+    """Whether a matmul of this tensor may use TF32."""
+    return seen.dtype is torch.float32 and tf32_allowed()
+
+
+def tf32_allowed() -> bool:
     try:
         return bool(torch.backends.cuda.matmul.allow_tf32)
     except RuntimeError:

@@ -15,6 +15,7 @@ from aorta_collectors import __version__
 from aorta_collectors.layer_numerics.config import Config
 from aorta_collectors.layer_numerics.place import Place
 from aorta_collectors.layer_numerics.recorder import Recorder
+from aorta_collectors.layer_numerics.summary import configured_fields, observed_fields, recorded_fields
 from aorta_collectors.observe.files import RecordFile, SummaryFile
 from aorta_collectors.observe.observation import Observation, RootInfo
 from aorta_collectors.observe.observer import Observer
@@ -134,64 +135,25 @@ class Session:
     def _write_summary(self) -> None:
         if self._summary is None:
             return
-        self._summary.write(self._content())
-
-    def _content(self) -> dict[str, Any]:
-        import torch
-
         assert self._place is not None
         assert self._recorder is not None
         assert self._records is not None
-        config, observer, recorder = self._config, self.observer, self._recorder
-        names = [name for root in self._roots for name in root.watched_names]
-        return {
-            "schema_version": 1,
-            "engine": f"aorta-collectors {__version__}",
-            "run_id": self._run_id,
-            "status": self._status,
-            "ended_by": self._ended_by,
-            "started_at": self._started_at,
-            "rank": self._place.rank,
-            "world_size": self._place.world_size,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "steps_seen": observer.step,
-            "records_written": recorder.records_written,
-            "records_cut": recorder.records_cut,
-            "matmul_calls_total": observer.calls,
-            "tensors_observed": observer.tensors_observed,
-            "tensors_unreadable": observer.tensors_unreadable,
-            "hook_errors": observer.errors,
-            "first_hook_error": observer.first_error,
-            "write_error": self._records.error,
-            "spec_present": config.spec_source is not None,
-            "spec_applied": config.spec_source is not None and config.spec_error is None,
-            "spec_error": config.spec_error,
-            "spec_source": config.spec_source,
-            "first_bad": recorder.first_bad,
-            "huge_threshold": config.huge_threshold,
-            "pre_context": config.pre_context,
-            "pre_context_flushed": recorder.pre_context_flushed,
-            "watch_types": config.types,
-            "watch_names": config.names,
-            "watch_stride": config.groups[0].stride if len(config.groups) == 1 else 1,
-            "watched_count": len(names),
-            "watched_names": names,
-            "roots": [root.label for root in self._roots],
-            "modules_built": observer.modules_built,
-            "channels": config.channels,
-            "follow_mode": "off",
-            "max_param_numel": config.max_param_numel,
-            "params_scanned": sum(root.params_scanned for root in self._roots),
-            "grad_params_planned": sum(root.grad_params_planned for root in self._roots),
-            "grad_records_stashed": observer.grads_observed,
-            "optimizer_hook_registered": observer.optimizer_steps > 0,
-            "skipped_params": [skipped for root in self._roots for skipped in root.skipped_params],
-            "config": config.describe(),
-            "torch": torch.__version__,
-            "jsonl": str(self._place.records),
-            "notes": (
-                "first_bad is the first NaN, Inf or huge value in order of step and observation, or null. "
-                "matmul_calls_so_far counts watched activations and input gradients."
-            ),
-        }
+        self._summary.write(
+            {
+                "schema_version": 1,
+                "engine": f"aorta-collectors {__version__}",
+                "run_id": self._run_id,
+                "status": self._status,
+                "ended_by": self._ended_by,
+                "started_at": self._started_at,
+                "rank": self._place.rank,
+                "world_size": self._place.world_size,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "write_error": self._records.error,
+                "jsonl": str(self._place.records),
+                **observed_fields(self.observer, self._roots),
+                **recorded_fields(self._recorder),
+                **configured_fields(self._config),
+            }
+        )

@@ -38,7 +38,9 @@ class _Process:
 
     @property
     def attached(self) -> bool:
-        return int(self.summary["watched_count"]) > 0
+        """Hooks stood somewhere. The stock logger's follow reads at stages without hooking a module."""
+        checkpoints = ("watched_count", "pipeline_checkpoints", "forward_checkpoints")
+        return any(int(self.summary.get(key, 0)) > 0 for key in checkpoints)
 
     @property
     def running(self) -> bool:
@@ -62,7 +64,7 @@ def verify(artifacts: Artifacts, expected: Expected) -> Verification:
         processes = _read_processes(artifacts, expected)
         for process in processes:
             _check_configuration(process, expected)
-        attached = _attached(processes)
+        attached = _attached(processes, expected)
         for process in attached:
             _check_records(artifacts, process)
         for process in attached:
@@ -168,12 +170,18 @@ def _check_configuration(process: _Process, expected: Expected) -> None:
         raise _Fault(Verdict.MISAPPLIED, f"{where}: {name} in force is {found}, asked for {wanted}")
 
 
-def _attached(processes: list[_Process]) -> list[_Process]:
+def _attached(processes: list[_Process], expected: Expected) -> list[_Process]:
     """The processes that observed a model. A helper that only imported torch is none."""
     attached = [process for process in processes if process.attached]
     if not attached:
         summary = max(processes, key=lambda process: int(process.summary.get("modules_built", 0))).summary
-        if summary.get("roots"):
+        if _is_stock(expected):
+            why = (
+                "the stock logger watched nothing: it attaches to a torchrec DistributedModelParallel only "
+                f"(types={summary.get('watch_types')}, names={summary.get('watch_names')}); frontend: native takes "
+                "any model"
+            )
+        elif summary.get("roots"):
             why = (
                 f"the watch scope matched no module of {', '.join(summary['roots'])} "
                 f"(types={summary.get('watch_types')}, names={summary.get('watch_names')}); names are substrings of "
