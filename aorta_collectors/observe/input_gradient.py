@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# Modules whose forward reads its first argument once. Compared by the forward function, so that a subclass which
+# Modules whose forward reads its first argument once and never returns it, since what comes out would be a view then
+# (Identity, a Dropout in evaluation, anything in place). Compared by the forward function, so that a subclass which
 # overrides forward falls back to the tensor's own hook.
 _SINGLE_USE: tuple[type[nn.Module], ...] = (
     nn.Linear,
@@ -40,14 +41,14 @@ _SINGLE_USE: tuple[type[nn.Module], ...] = (
     nn.Sigmoid,
     nn.Tanh,
     nn.Softmax,
-    nn.Dropout,
-    nn.Identity,
 )
 _SINGLE_USE_FORWARDS = frozenset(kind.forward for kind in _SINGLE_USE)
 
 
 def uses_input_once(module: nn.Module) -> bool:
-    return type(module).forward in _SINGLE_USE_FORWARDS and "forward" not in vars(module)
+    if getattr(module, "inplace", False) or "forward" in vars(module):
+        return False
+    return type(module).forward in _SINGLE_USE_FORWARDS
 
 
 def hook_input(
@@ -56,15 +57,14 @@ def hook_input(
     """Have `hook` called with the gradient of `tensor`, an input that requires grad.
 
     Returns:
-        (new args or None, handle or None). A hook dies with its tensor, but a leaf (a learned prompt) may be passed
-        in at every step: its handle is returned, for the caller to remove.
+        (new args or None, handle or None). A handle is for the caller to remove when the step is over: the tensor may
+        be passed in at every step (a learned prompt), and would collect hooks.
     """
     if alias and args and args[0] is tensor and type(tensor) is Tensor:
         view = tensor.view_as(tensor)
         _register(view, hook)
         return (view, *args[1:]), None
-    handle = _register(tensor, hook)
-    return None, handle if tensor.is_leaf else None
+    return None, _register(tensor, hook)
 
 
 def _register(tensor: Tensor, hook: Callable[[Tensor], None]) -> Any:

@@ -1,9 +1,6 @@
 """The observer: armed in a process, it finds models, hooks them, and hands a sink what it saw, step by step.
 
-A step is one call of the root. The module that drives the clock is the first root that is called: in a loop that
-calls a model and then a loss module, or a generator and then a discriminator, that is one step an iteration.
-
-The observed program must not notice: no exception leaves a hook, no random number is drawn, no gradient is changed.
+A step is one call of the root (`clock`). The observed program must not notice: no exception leaves a hook, no random number is drawn, no gradient is changed.
 What goes wrong inside a hook is counted in `errors`, its first message kept.
 """
 
@@ -16,10 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from aorta_collectors.observe.builders import BuildWatch
 from aorta_collectors.observe.calls import OutermostCalls
+from aorta_collectors.observe.clock import StepClock
 from aorta_collectors.observe.observation import Observation, Sink, Site
 from aorta_collectors.observe.reduce import read_rows, readable, reduce_later, reduce_now
 from aorta_collectors.observe.root import Root
@@ -50,19 +49,18 @@ class Observer:
         self._sink = sink
         self._threshold = threshold
         self._max_param_numel = max_param_numel
-        self._calls = OutermostCalls(self._entered)
+        self._clock = StepClock()
+        self._calls = OutermostCalls(self._entered, self._is_part)
         self._builds = BuildWatch(self._built)
         self._optimizer_hook: Any = None
-        self._registration_hook: Any = None
+        self._registration_hooks: list[Any] = []
+        self._last_built = 0
         self._armed = False
         self._pid = 0
         self._pending: list[Observation] = []
         self._grad_handles: list[Any] = []
         self._roots: list[Root] = []
         self._owners: weakref.WeakKeyDictionary[nn.Module, Root] = weakref.WeakKeyDictionary()
-        self._driver: weakref.ref[nn.Module] | None = None
-        self._driver_rank = (False, False)
-        self.step = 0
         self.calls = 0
         self.tensors_observed = 0
         self.tensors_unreadable = 0
@@ -81,7 +79,10 @@ class Observer:
         self._pid = os.getpid()
         self._calls.start()
         self._builds.start()
-        self._registration_hook = nn.modules.module.register_module_module_registration_hook(self._registered)
+        self._registration_hooks = [
+            nn.modules.module.register_module_module_registration_hook(self._registered),
+            nn.modules.module.register_module_parameter_registration_hook(self._registered),
+        ]
         if any({"wgrad", "bgrad"} & set(group.channels) for group in self._groups):
             self._optimizer_hook = register_optimizer_step_pre_hook(self._optimizer_step)
 
@@ -92,16 +93,15 @@ class Observer:
         self._armed = False
         self._calls.stop()
         self._builds.stop()
-        for hook in (self._registration_hook, self._optimizer_hook):
+        for hook in (*self._registration_hooks, self._optimizer_hook):
             if hook is not None:
                 hook.remove()
-        self._registration_hook = self._optimizer_hook = None
+        self._registration_hooks, self._optimizer_hook = [], None
         for root in self._roots:
             root.detach()
         self._roots.clear()
         self._owners.clear()
-        self._driver = None
-        self._driver_rank = (False, False)
+        self._clock.forget()
         self._guarded(self._drain)
 
     @property
@@ -111,49 +111,54 @@ class Observer:
 
     # -- finding roots and counting steps
 
-    def _registered(self, _module: nn.Module, _name: str, _submodule: nn.Module | None) -> None:
-        self.modules_built += 1
+    @property
+    def step(self) -> int:
+        """Steps begun so far."""
+        return self._clock.step
+
+    def _registered(self, module: nn.Module, _name: str, _part: Any) -> None:
+        """A module got a part or a parameter; those of one module usually come in a row."""
+        if id(module) != self._last_built:
+            self._last_built = id(module)
+            self.modules_built += 1
+
+    def _is_part(self, module: nn.Module) -> bool:
+        owner = self._owners.get(module)
+        return owner is not None and not owner.is_root(module)
 
     def _built(self, module: nn.Module) -> None:
         self._guarded(self._attach, module)
 
-    def _entered(self, module: nn.Module, args: tuple[Any, ...]) -> Any:
-        if self.in_forked_child:
+    def _entered(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # A parametrized layer computes its weight by calling a module, on its own even while it is built.
+        if self.in_forked_child or isinstance(module, ParametrizationList):
             return None
         try:
             owner = self._owners.get(module)
+            first_call = None
             if owner is None:
                 owner = self._attach(module)
                 # torch has already listed the hooks of this very call, so the root's own one is not among them.
-                if owner.first_call is not None and owner.is_root(module):
-                    self._advance(module, owner)
-                    replaced = owner.first_call(module, args, {})
-                    return replaced[0] if replaced is not None else None
+                first_call = owner.first_call if owner.is_root(module) else None
             self._advance(module, owner)
+            if first_call is not None:
+                replaced = first_call(module, args, kwargs)
+                return replaced[0] if replaced is not None else None
         except Exception as error:
             self.failed(error)
         return None
 
     def _advance(self, module: nn.Module, owner: Root) -> None:
         """Begin a step if `module` drives the clock, and scan the parameters of the roots that it runs."""
-        rank = (owner.watched_anything, owner.is_root(module))
-        driver = self._driver() if self._driver is not None else None
-        if driver is None or (driver is not module and rank > self._driver_rank):
-            if not (owner.has_parameters or owner.watched_anything):
-                return  # a loss module or a metric
-            driver, self._driver_rank = module, rank
-            self._driver = weakref.ref(module)
-        if driver is module:
-            self._drain()
-            self.step += 1
-            self._sink.entered(self.step)
+        if self._clock.begins_step(module, owner):
+            self._guarded(self._drain)
+            self._clock.step += 1
+            self._guarded(self._sink.entered, self._clock.step)
         for root in owner.covers:
-            if root.scanned_step != self.step:
-                root.scanned_step = self.step
-                for site, param_ref in root.value_plan:
-                    param = param_ref()
-                    if param is not None:
-                        self.observe(site, param)
+            if root.scanned_step != self._clock.step:
+                root.scanned_step = self._clock.step
+                for site, param in root.values():
+                    self._guarded(self.observe, site, param)
 
     def _attach(self, module: nn.Module) -> Root:
         """Hook what is watched below `module` and not hooked yet; returns the root that owns it."""
@@ -176,7 +181,7 @@ class Observer:
             max_param_numel=self._max_param_numel,
         )
         root.attach(self)
-        root.cover(inner)
+        root.covers.extend(inner)
         for part in below:
             self._owners.setdefault(part, root)
         self._roots.append(root)
@@ -188,6 +193,8 @@ class Observer:
 
     def observe(self, site: Site, tensor: Tensor) -> None:
         """Look at `tensor` now. On an accelerator nothing is waited for; the row is read when the step is drained."""
+        if not self._armed or self.in_forked_child:
+            return  # the backward pass of a step that ended after disarming
         plain = readable(tensor)
         if plain is None:
             self.tensors_unreadable += 1
@@ -229,7 +236,7 @@ class Observer:
                 for root in self._roots:
                     site = root.gradient_site(param)
                     if site is not None:
-                        self.observe(site, grad)
+                        self._guarded(self.observe, site, grad)
                         self.grads_observed += 1
                         break
 
@@ -246,7 +253,7 @@ class Observer:
             stats = read_rows([(seen.numel, seen.reduced) for _, seen in rows])  # type: ignore[misc]
             for (index, seen), entry in zip(rows, stats, strict=True):
                 pending[index] = seen._replace(reduced=entry)
-        self._sink.observed(self.step, pending)
+        self._sink.observed(self._clock.step, pending)
 
     # -- failing softly
 

@@ -19,9 +19,9 @@ from torch import Tensor
 
 _LARGEST = sys.float_info.max
 _PLAIN = (Tensor, torch.nn.Parameter)
-# What aminmax and the comparisons below take as they are. The rest is widened to float32 first (float8, and on
-# some builds the 16-bit types are slower widened than read, so they stay).
 _NARROW = (torch.float16, torch.bfloat16)
+# torch has no aminmax for these. A uint64 beyond 2**53 is rounded.
+_WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.float64}
 
 
 class Stats(NamedTuple):
@@ -52,13 +52,15 @@ class Stats(NamedTuple):
 
 def readable(tensor: Tensor) -> Tensor | None:
     """The strided, real, detached tensor to reduce for `tensor`, sharing its memory, or None if there is none."""
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return None
     if type(tensor) not in _PLAIN:
         # DTensor and FSDP's parameters keep this rank's shard here; reading the wrapper would start a collective.
         local = getattr(tensor, "_local_tensor", None)
         tensor = local if isinstance(local, Tensor) else tensor.as_subclass(Tensor)
-    if tensor.layout is not torch.strided or tensor.device.type == "meta" or tensor.is_quantized:
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
         return None
-    if tensor.is_nested or tensor.numel() == 0:
+    if tensor.is_quantized or tensor.numel() == 0:
         return None
     tensor = tensor.detach()
     if tensor.is_complex():
@@ -67,6 +69,8 @@ def readable(tensor: Tensor) -> Tensor | None:
         tensor = tensor.view(torch.uint8)
     elif tensor.is_floating_point() and tensor.element_size() == 1:
         tensor = tensor.float()
+    elif tensor.dtype in _WIDER:
+        tensor = tensor.to(_WIDER[tensor.dtype])
     return tensor
 
 
@@ -106,7 +110,11 @@ def _beyond(tensor: Tensor, limit: float) -> Tensor:
     if tensor.dtype in _NARROW:
         tensor = tensor.float()
     elif not tensor.is_floating_point():
-        tensor = tensor.double()
+        whole = int(limit)
+        if whole >= 2**63:
+            return torch.zeros_like(tensor, dtype=torch.bool)
+        tensor = tensor.long()
+        return (tensor > whole) | (tensor < -whole)
     if tensor.dtype is torch.float32:
         # float32 of a limit beyond its range is Inf, which no finite element exceeds: right as it is.
         rounded = torch.tensor(limit, dtype=torch.float32)

@@ -29,7 +29,7 @@ class WatchGroup:
     """One scope and the channels to read there.
 
     Attributes:
-        types: Class names; a module matches if its own class has one of them.
+        types: Class names; a module matches if its own class has one of them (`class_names`).
         names: Substrings; a module matches if its path below the root contains one of them.
         channels: Members of CHANNELS.
         stride: Hook every Nth matching module, in the order of named_modules().
@@ -41,7 +41,7 @@ class WatchGroup:
     stride: int = 1
 
     def matches(self, path: str, module: torch.nn.Module) -> bool:
-        return type(module).__name__ in self.types or any(name in path for name in self.names)
+        return not class_names(module).isdisjoint(self.types) or any(name in path for name in self.names)
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,20 @@ def match(named_modules: Iterable[tuple[str, torch.nn.Module]], groups: tuple[Wa
                 seen[index] += 1
         if channels:
             yield Watched(path, module, frozenset(channels))
+
+
+def class_names(module: torch.nn.Module) -> set[str]:
+    """The name of the module's class, and the one it had before torch derived a class of its own from it.
+
+    FSDP2 makes an FSDPLinear of a Linear, parametrize a ParametrizedLinear.
+    """
+    kind = type(module)
+    names = {kind.__name__}
+    for base in kind.__mro__[1:]:
+        if kind.__name__ in (f"FSDP{base.__name__}", f"Parametrized{base.__name__}"):
+            names.add(base.__name__)
+            kind = base
+    return names
 
 
 def is_embedding(module: torch.nn.Module) -> bool:

@@ -1,0 +1,78 @@
+"""A sink that keeps what it is given, and an observer armed around a block of code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from aorta_collectors.observe.observation import Observation, RootInfo
+from aorta_collectors.observe.observer import Observer
+from aorta_collectors.observe.watch import CHANNELS, WatchGroup
+
+#: Every channel of every module, the root included: the empty string is in each path.
+EVERYTHING = WatchGroup(names=("",), channels=CHANNELS)
+LINEARS = WatchGroup(types=("Linear",), channels=CHANNELS)
+
+
+class Seen:
+    """What an observer reported, by step."""
+
+    def __init__(self) -> None:
+        self.roots: list[RootInfo] = []
+        self.entered_steps: list[int] = []
+        self.by_step: dict[int, list[Observation]] = {}
+
+    def attached(self, root: RootInfo) -> None:
+        self.roots.append(root)
+
+    def entered(self, step: int) -> None:
+        self.entered_steps.append(step)
+
+    def observed(self, step: int, observations: list[Observation]) -> None:
+        self.by_step.setdefault(step, []).extend(observations)
+
+    def places(self, step: int) -> list[tuple[str, str]]:
+        """(layer, role) in the order in which they were seen."""
+        return [(seen.site.layer, seen.site.role) for seen in self.by_step.get(step, [])]
+
+    def only(self, step: int, layer: str, role: str) -> list[Observation]:
+        return [seen for seen in self.by_step[step] if (seen.site.layer, seen.site.role) == (layer, role)]
+
+
+@contextlib.contextmanager
+def watching(*groups: WatchGroup, **options: float) -> Iterator[tuple[Observer, Seen]]:
+    """An armed observer, disarmed (and so drained) when the block ends. Watches Linear layers by default."""
+    seen = Seen()
+    observer = Observer(groups or (LINEARS,), seen, **options)  # type: ignore[arg-type]
+    observer.arm()
+    try:
+        yield observer, seen
+    finally:
+        observer.disarm()
+
+
+@contextlib.contextmanager
+def one_process_group() -> Iterator[None]:
+    """A gloo process group of this process alone, without any port or file."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def train(model: nn.Module, steps: int = 2, width: int = 4) -> None:
+    """Some steps of plain SGD."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(3, width)).square().mean().backward()
+        optimizer.step()
+
+
+def two_layers() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
