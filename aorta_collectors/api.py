@@ -165,6 +165,13 @@ class Collector(ABC):
         for attribute in ("name", "output_subdir"):
             if not isinstance(getattr(cls, attribute, None), str):
                 raise TypeError(f"{cls.__module__}.{cls.__qualname__} needs a class attribute {attribute}: str")
+        if hasattr(cls, "schema"):
+            import jsonschema
+
+            try:
+                jsonschema.Draft202012Validator.check_schema(cls.schema)
+            except jsonschema.SchemaError as error:
+                raise TypeError(f"{cls.__module__}.{cls.__qualname__}.schema: {error.message}") from None
 
     def validate(self, raw: Mapping[str, str] | None) -> Options:
         """Decode and check a collect: block. Raises OptionsError with the path, the fault and the fix."""

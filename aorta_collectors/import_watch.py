@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 
 class _NotifyingLoader(Loader):
@@ -18,6 +19,9 @@ class _NotifyingLoader(Loader):
 
     def __init__(self, loader: Loader, spec: ModuleSpec, imported: Callable[[], None]) -> None:
         self._loader, self._spec, self._imported = loader, spec, imported
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)

@@ -68,7 +68,8 @@ def decode(raw: Mapping[str, str] | None, schema: Mapping[str, Any], checker: An
 def _decode_one(name: str, text: str, schema: Mapping[str, Any]) -> Any:
     kind = schema.get("type")
     if kind == "integer":
-        return int(text) if re.fullmatch(r"\s*[+-]?\d+\s*", text) else text
+        # More digits than a count can have are no count; int() itself refuses more than some 4300.
+        return int(text) if re.fullmatch(r"\s*[+-]?\d{1,100}\s*", text) else text
     if kind == "number":
         try:
             number = float(text)
@@ -93,6 +94,8 @@ def parse_object(name: str, text: str) -> Any:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise OptionsError(name, f"must be JSON text: {error.msg} at {where}") from None
+    except RecursionError:
+        raise OptionsError(name, "is nested too deeply") from None
     except ValueError as error:
         raise OptionsError(name, str(error)) from None
 

@@ -115,6 +115,8 @@ def _message(error: Any) -> str:
             return "must not be empty"
         case "minLength":
             return "must not be empty"
+        case "pattern":
+            return f"must not be blank, got {shown}"
         case "minProperties":
             return f"must not be empty; allowed: {', '.join(schema.get('properties', {}))}"
     return str(error.message)

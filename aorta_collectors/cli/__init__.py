@@ -26,6 +26,8 @@ class _Group(click.Group):
 def main() -> None:
     """Verified evidence for aorta sweeps.
 
+    Example: aorta-collectors verify triage_results/NAN-17/training/20261129-101500
+
     Exit codes: 0 all is well, 1 a request for evidence is unsatisfied or a run cannot be read, 2 wrong usage.
     """
 

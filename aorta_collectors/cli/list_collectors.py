@@ -13,7 +13,10 @@ from aorta_collectors.registry import collector_names, load_collector
 
 @click.command("list")
 def list_collectors() -> None:
-    """List the installed collectors and the state of the host. Exits with 1 if one of them is not usable."""
+    """List the installed collectors and the state of the host. Exits with 1 if one of them is not usable.
+
+    Example: aorta-collectors list
+    """
     usable = True
     for name in sorted(collector_names()):
         try:

@@ -8,6 +8,7 @@ before the program started.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from aorta_collectors.errors import ArtifactError
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIMIT_BYTES = 64 << 20
+_BLOCK_BYTES = 1 << 20
 
 
 class DirectoryMissing(ArtifactError):
@@ -89,6 +91,14 @@ class ArtifactDirectory:
         with self._open(name) as fd, os.fdopen(os.dup(fd), "rb") as stream:
             yield from stream
 
+    def sha256(self, name: str) -> str:
+        """Hex digest of a file's content."""
+        digest = hashlib.sha256()
+        with self._open(name) as fd, os.fdopen(os.dup(fd), "rb") as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                digest.update(block)
+        return digest.hexdigest()
+
     def write(self, name: str, content: bytes) -> None:
         """Replace a file atomically. Raises ArtifactError."""
         temporary = f".{name}.{os.getpid()}.tmp"
@@ -99,6 +109,8 @@ class ArtifactDirectory:
                 stream.write(content)
             os.replace(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=self._fd)
             raise ArtifactError(f"{self.path / name}: {error.strerror}") from None
 
     @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -33,6 +34,7 @@ class Receipt:
     artifacts: str
     files: Mapping[str, int]
     metrics: Mapping[str, Any]
+    sha256: Mapping[str, str] = field(default_factory=dict)
     on_missing: str = "error"
     launch: Mapping[str, Any] | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -47,7 +49,18 @@ class Receipt:
         return Verdict(self.verdict).satisfied
 
     def to_json(self) -> bytes:
-        return (json.dumps(asdict(self), indent=2, default=str) + "\n").encode()
+        return (json.dumps(_finite(asdict(self)), indent=2, default=str, allow_nan=False) + "\n").encode()
+
+
+def _finite(value: Any) -> Any:
+    """The value with "nan", "inf" and "-inf" as text: JSON has no such numbers, and `read_receipt` takes none."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
 
 
 def receipt_name(coordinates: str, collector: str) -> str:
@@ -67,7 +80,7 @@ def read_receipt(directory: ArtifactDirectory, name: str) -> Receipt | None:
         return None
     try:
         content = json.loads(directory.read(name))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{directory.path / name}: not JSON ({error})") from None
     fault = first_error("receipt", content)
     if fault is not None:

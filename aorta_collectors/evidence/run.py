@@ -122,9 +122,14 @@ def _again(run_dir: Path, finding: Finding, load: Callable[[str], Collector]) ->
         expected = Expected(collector.validate(dict(receipt.options)), frozenset(receipt.run_ids), receipt.route)
     except CollectorsError as error:
         return replace(finding, verdict=Verdict.INVALID, reason=str(error))
-    verification = check_artifacts(collector, Anchor(run_dir), finding.artifacts, expected).verification
+    checked = check_artifacts(collector, Anchor(run_dir), finding.artifacts, expected)
+    verification = checked.verification
     if verification.verdict is Verdict.CAPTURED:
-        return finding
+        changed = [name for name, digest in receipt.sha256.items() if checked.sha256.get(name) != digest]
+        if not changed:
+            return finding
+        reason = f"{changed[0]} is not the file that was verified when the trial ended; it has been changed since"
+        return replace(finding, verdict=Verdict.INVALID, reason=reason)
     reason = f"captured when the trial ended, but since then: {verification.reason}"
     return replace(finding, verdict=verification.verdict, reason=reason)
 

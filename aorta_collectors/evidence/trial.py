@@ -17,6 +17,7 @@ class Checked:
 
     verification: Verification
     files: Mapping[str, int] = field(default_factory=dict)
+    sha256: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float | int | str] = field(default_factory=dict)
 
 
@@ -26,8 +27,9 @@ def check_artifacts(collector: Collector, anchor: Anchor, directory: Path, expec
         with anchor.open(directory) as artifacts:
             verification = collector.verify(artifacts, expected)
             files = dict(artifacts.sizes())
+            sha256 = {name: artifacts.sha256(name) for name in files}
             metrics = dict(collector.summarize(artifacts)) if verification.verdict is Verdict.CAPTURED else {}
-        return Checked(verification, files, metrics)
+        return Checked(verification, files, sha256, metrics)
     except DirectoryMissing:
         reason = f"the artifact directory {directory.name} is gone: the program, or what it ran, removed it"
         return Checked(Verification(Verdict.MISSING, reason))

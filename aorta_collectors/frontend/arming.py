@@ -11,10 +11,12 @@ from aorta_collectors.import_watch import ImportWatch
 
 ARM_VARIABLE = "AORTA_COLLECTORS_ARM"
 SWITCH_VARIABLE = "AORTA_COLLECTORS"
+#: "PID:names" of what has been armed in process PID. Children inherit it, and have another PID.
+ARMED_VARIABLE = "AORTA_COLLECTORS_ARMED"
 
 
 def arm_from_environment(environ: Mapping[str, str] | None = None) -> None:
-    """Have each "module:function" named in AORTA_COLLECTORS_ARM called when torch has been imported.
+    """Have each "module:function" named in AORTA_COLLECTORS_ARM called once torch has been imported.
 
     Never raises: a collector that cannot be armed says so on stderr, and the program runs without it.
     """
@@ -26,10 +28,25 @@ def arm_from_environment(environ: Mapping[str, str] | None = None) -> None:
 
 
 def arm_when_torch_is_there(name: str) -> None:
+    """Have "module:function" called with the present working directory once torch has been imported.
+
+    That happens once in a process, however often it is asked for.
+
+    A program that goes through the front-end below an armed shell script comes here twice: from its sitecustomize, and
+    from the front-end.
+    """
+    pid, _, armed = os.environ.get(ARMED_VARIABLE, "").partition(":")
+    names = armed.split() if pid == str(os.getpid()) else []
+    if name in names:
+        return
+    os.environ[ARMED_VARIABLE] = f"{os.getpid()}:{' '.join([*names, name])}"
+    # Relative paths in the configuration are meant from here, whatever the program does before it imports torch.
+    started_in = os.getcwd()
+
     def arm() -> None:
         try:
             module, _, function = name.partition(":")
-            getattr(importlib.import_module(module), function)()
+            getattr(importlib.import_module(module), function)(started_in)
         except Exception as error:
             sys.stderr.write(f"aorta-collectors: could not arm {name}: {type(error).__name__}: {error}\n")
 

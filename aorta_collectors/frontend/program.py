@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import builtins
 import io
+import marshal
 import os
 import runpy
 import sys
 import traceback
 import types
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
+from importlib.util import MAGIC_NUMBER
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -44,33 +46,51 @@ def run_program(words: list[str]) -> None:
 def _run_script(words: list[str]) -> None:
     path = words[0]
     sys.argv[:] = words
-    if os.path.isdir(path) or path.endswith((".zip", ".pyz")):
-        _set_first_path(os.path.abspath(path))
+    # Since Python 3.9, __file__ of a script is absolute; python joins, and does not normalize.
+    absolute = os.path.join(os.getcwd(), path)
+    if _is_importable(absolute):
+        # A directory or a zip file: python puts it first in the path, with -I and -P too, and runs its __main__.
+        if _has_first_path():
+            sys.path[0] = absolute
+        else:
+            sys.path.insert(0, absolute)
         _new_main()
-        _guarded(lambda: runpy.run_path(path, run_name="__main__"))
+        _guarded(lambda: runpy._run_module_as_main("__main__", alter_argv=False))  # type: ignore[attr-defined]
         return
     try:
-        with io.open_code(os.path.abspath(path)) as stream:
+        with io.open_code(absolute) as stream:
             source = stream.read()
     except OSError as error:
         # As python says it, with its exit status.
-        sys.stderr.write(
-            f"{sys.executable}: can't open file {os.path.abspath(path)!r}: [Errno {error.errno}] {error.strerror}\n"
-        )
+        sys.stderr.write(f"{sys.executable}: can't open file {absolute!r}: [Errno {error.errno}] {error.strerror}\n")
         raise SystemExit(2) from None
     _set_first_path(os.path.dirname(os.path.realpath(path)))
     main = _new_main()
-    # Since Python 3.9, __file__ of a script is absolute.
-    absolute = os.path.abspath(path)
     main.__file__ = absolute
-    main.__loader__ = SourceFileLoader("__main__", absolute)
     main.__dict__["__cached__"] = None
+    if source.startswith(MAGIC_NUMBER):
+        main.__loader__ = SourcelessFileLoader("__main__", absolute)
+        _guarded(lambda: _execute(marshal.loads(source[16:]), main))
+        return
+    main.__loader__ = SourceFileLoader("__main__", absolute)
     _guarded(lambda: _execute(compile(source, absolute, "exec", dont_inherit=True), main))
+
+
+def _is_importable(path: str) -> bool:
+    """Whether python would import from `path`, as it does from a directory or a zip file, whatever its name."""
+    for hook in sys.path_hooks:
+        try:
+            hook(path)
+        except ImportError:
+            continue
+        return True
+    return False
 
 
 def _run_module(words: list[str]) -> None:
     # runpy's own entry point for `python -m`: it fills the present __main__ and sets sys.argv[0] to the file.
-    sys.argv[:] = words
+    # As python does: the module's name gives way to its file once it has been found.
+    sys.argv[:] = ["-m", *words[1:]]
     _new_main()
     run_as_main: Any = runpy._run_module_as_main  # type: ignore[attr-defined]
     _guarded(lambda: run_as_main(words[0], alter_argv=True))
@@ -88,6 +108,7 @@ def _new_main() -> types.ModuleType:
     """A fresh __main__ that stays: functions of the program may run after it, in threads and at exit."""
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
+    main.__loader__ = BuiltinImporter
     main.__annotations__ = {}
     sys.modules["__main__"] = main
     return main
@@ -95,8 +116,12 @@ def _new_main() -> types.ModuleType:
 
 def _set_first_path(entry: str) -> None:
     """Replace the working directory that `python -m` put first. With -P or -I there is none, and none is added."""
-    if not getattr(sys.flags, "safe_path", False) and not sys.flags.isolated:
+    if _has_first_path():
         sys.path[0] = entry
+
+
+def _has_first_path() -> bool:
+    return not getattr(sys.flags, "safe_path", False) and not sys.flags.isolated
 
 
 def _execute(code: CodeType, main: types.ModuleType) -> None:
@@ -105,18 +130,28 @@ def _execute(code: CodeType, main: types.ModuleType) -> None:
 
 def _guarded(program: Any) -> None:
     """Run; report an uncaught exception without the front-end's frames, then exit as python does."""
+    failure: BaseException | None = None
     try:
         program()
     except SystemExit:
         raise
-    except KeyboardInterrupt as error:
-        _report(error)
-        # Python ends itself with SIGINT after the exit handlers have run; nothing more is to be printed.
-        sys.excepthook = lambda *_: None
-        raise
     except BaseException as error:
-        _report(error)
-        raise SystemExit(1) from None
+        failure = error
+    if failure is None:
+        return
+    # Outside of the except block, since python calls the hook with no exception being handled.
+    _report(failure)
+    if isinstance(failure, KeyboardInterrupt) or sys.flags.inspect or os.environ.get("PYTHONINSPECT"):
+        # Python ends itself with SIGINT after the exit handlers have run, or stays for a look around (-i). The
+        # interpreter is to see the exception for that, and to print nothing more.
+        hook = sys.excepthook
+
+        def already_reported(*_: object) -> None:
+            sys.excepthook = hook
+
+        sys.excepthook = already_reported
+        raise failure
+    raise SystemExit(1)
 
 
 def _report(error: BaseException) -> None:
@@ -126,12 +161,16 @@ def _report(error: BaseException) -> None:
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trimmed
     if sys.version_info >= (3, 12):
         sys.last_exc = error
-    hook = sys.excepthook
     try:
-        hook(type(error), error, trimmed)
-    except BaseException:
+        sys.excepthook(type(error), error, trimmed)
+    except SystemExit:
+        raise
+    except BaseException as failure:
+        failure.__traceback__ = _without_frontend(failure.__traceback__)
         sys.stderr.write("Error in sys.excepthook:\n")
-        traceback.print_exc()
+        traceback.print_exception(failure)
+        sys.stderr.write("\nOriginal exception was:\n")
+        traceback.print_exception(error)
 
 
 def _without_frontend(frames: TracebackType | None) -> TracebackType | None:

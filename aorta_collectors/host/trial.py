@@ -26,7 +26,7 @@ from aorta_collectors.evidence.trial import Checked, check_artifacts
 from aorta_collectors.host.attachment import Attachment
 from aorta_collectors.host.preflight import own_launch, without_absent
 from aorta_collectors.host.ranks import RankExchange
-from aorta_collectors.host.switch import switched_off
+from aorta_collectors.host.switch import SWITCH_VARIABLE, switched_off
 from aorta_collectors.host.verdicts import without_evidence
 from aorta_collectors.launch.value import Launch
 
@@ -41,6 +41,7 @@ class _Request:
     options: Options
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     launch: Launch | None = None
+    shown: Launch | None = None
     refused: str = ""
     checked: Checked | None = None
     run_ids: list[str] = field(default_factory=list)
@@ -69,7 +70,8 @@ class Trial:
         self._results_dir = Path(results_dir)
         self._off = switched_off(environment)
         self._config: dict[str, Any] = {}
-        self._ignored: list[str] = []
+        self._ignored: set[str] = set()  # of the caller's variables
+        self._set: set[str] = set()  # by our own launches
         self._armed: contextlib.ExitStack | None = None
         self._coordinates = f"d{request.dataset_index}_m{request.mitigation_index}_t{trial_idx}"
         self.trial_id = f"{request.workload}_{self._coordinates}"
@@ -112,12 +114,19 @@ class Trial:
         except LaunchError as error:
             asked.refused = str(error)
             raise
+        # Only the recipe may switch collectors off, so a switch left over in the operator's shell is taken away.
+        launch = launch.with_env({SWITCH_VARIABLE: None})
         asked.launch = launch
+        asked.shown = without_absent(launch)
         for variable, value in launch.env.items():
-            if value is not None:
+            inherited = os.environ.get(variable)
+            if inherited is not None and inherited != value and variable not in self._set:
+                self._ignored.add(variable)
+            if value is None:
+                os.environ.pop(variable, None)
+            else:
                 os.environ[variable] = value
-            elif os.environ.pop(variable, None) is not None:
-                self._ignored.append(variable)
+                self._set.add(variable)
         return list(launch.argv)
 
     def arm(self) -> None:
@@ -227,8 +236,7 @@ class Trial:
         assert directory is not None
         if verdict is Verdict.CAPTURED and self._host_request.probe_extras and self._was_pruned(directory, checked):
             verdict, reason = Verdict.PRUNED, f"captured ({reason}), then removed by the recipe's retain: block"
-        launch = asked.launch
-        shown = without_absent(launch) if launch is not None else None
+        launch, shown = asked.launch, asked.shown
         return Receipt(
             collector=asked.collector.name,
             trial=self.trial_id,
@@ -242,6 +250,7 @@ class Trial:
             options=dict(asked.options.raw),
             artifacts=f"{directory.parent.name}/{directory.name}",
             files=dict(checked.files),
+            sha256=dict(checked.sha256),
             metrics=dict(checked.metrics),
             on_missing=asked.options.on_missing,
             launch={"argv": list(shown.argv), "env": dict(shown.env)} if shown is not None else None,

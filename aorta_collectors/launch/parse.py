@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)?t?)?$|pypy3?$")
-_PYTHON_FLAGS = frozenset("bBdEhiIOPqsuvVxR?")  # not S: without site-packages the front-end cannot be found
+# Not S: without site-packages the front-end cannot be found. Not x: it skips a script's first line.
+_PYTHON_FLAGS = frozenset("bBdEhiIOPqsuvVR?")
 _PYTHON_WITH_VALUE = frozenset("WX")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
@@ -92,6 +93,8 @@ def find_target(argv: Sequence[str], interpreter_dir: str = "") -> Target:
         after = _skip_options(argv, index + 1, wrapper)
         if after is None:
             return _opaque(f"{name} with an option that is not known here")
+        if wrapper.assignments and any(word.startswith("PATH=") for word in argv[index + 1 : after]):
+            return _opaque(f"{name} changes PATH, so that another Python may be meant")
         index = after
     if index >= len(argv):
         return _opaque("no command at the end of the launchers")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -47,7 +48,9 @@ class Launch:
         return find_target(self.argv, self.interpreter_dir)
 
     def armed_with(self, function: str) -> Launch:
-        """The launch with `function` ("module:function") called in its Python processes once they import torch.
+        """The launch with `function` called in its Python processes once they have imported torch.
+
+        `function` is "module:function" and takes the directory in which the process was started.
 
         The front-end takes the program's place in argv where argv ends in a Python target; anything else runs
         unchanged, with an environment through which its Python children arm themselves.
@@ -72,8 +75,12 @@ class Launch:
     def shell_text(self) -> str:
         """The launch as one line for a POSIX shell."""
         removed = [f"-u {shlex.quote(name)}" for name, value in self.env.items() if value is None]
-        words = [f"{name}={shlex.quote(value)}" for name, value in sorted(self.env.items()) if value is not None]
-        prefix = ["env", *removed] if removed else []
+        words = [
+            f"{shlex.quote(name)}={shlex.quote(value)}" for name, value in sorted(self.env.items()) if value is not None
+        ]
+        # A shell takes NAME=value before a command only where NAME is an identifier; env takes any.
+        odd = any(not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in self.env)
+        prefix = ["env", *removed] if removed or odd else []
         return " ".join([*prefix, *words, shlex.join(self.argv)]).strip()
 
 

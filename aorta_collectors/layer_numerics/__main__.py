@@ -3,9 +3,15 @@
 import os
 import sys
 
-from aorta_collectors.frontend.arming import SWITCH_VARIABLE, arm_when_torch_is_there
-from aorta_collectors.frontend.program import USAGE, run_program
-from aorta_collectors.layer_numerics.names import ARM_FUNCTION, CONFIG_FILE_VARIABLE
+# `python -m` has put the working directory first. A script's own path does not have it, so that a tokenize.py lying
+# there must not be taken for the standard library's while this is being imported.
+_first = [] if sys.flags.isolated or getattr(sys.flags, "safe_path", False) else [sys.path.pop(0)]
+
+from aorta_collectors.frontend.arming import SWITCH_VARIABLE, arm_when_torch_is_there  # noqa: E402
+from aorta_collectors.frontend.program import USAGE, run_program  # noqa: E402
+from aorta_collectors.layer_numerics.names import ARM_FUNCTION, CONFIG_FILE_VARIABLE  # noqa: E402
+
+sys.path[:0] = _first
 
 _HELP = f"""usage: python -m aorta_collectors.layer_numerics [--config spec.json] {USAGE}
 
@@ -30,7 +36,7 @@ def main(words: list[str]) -> None:
             words = words[1:]
         if not value.strip():
             _refuse("--config needs a file")
-        os.environ[CONFIG_FILE_VARIABLE] = os.path.abspath(value.strip())
+        os.environ[CONFIG_FILE_VARIABLE] = value.strip()
         words = words[1:]
     if not words or words == ["-h"]:
         sys.stderr.write(_HELP)

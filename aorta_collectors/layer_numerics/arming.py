@@ -12,12 +12,15 @@ from aorta_collectors.layer_numerics.names import CONFIG_FILE_VARIABLE, DEFAULT_
 from aorta_collectors.layer_numerics.session import Session
 
 
-def arm() -> None:
-    """Arm this process until it exits."""
+def arm(started_in: str) -> None:
+    """Arm this process until it exits.
+
+    Args:
+        started_in: Working directory of the process when it began; relative paths are meant from there.
+    """
     environ = os.environ
-    # Absolute now: the program may change its working directory.
-    directory = Path(environ.get("NANLOG_DIR") or DEFAULT_DIRECTORY).absolute()
-    config = Config.from_environment(environ, environ.get(CONFIG_FILE_VARIABLE))
+    directory = Path(started_in, environ.get("NANLOG_DIR") or DEFAULT_DIRECTORY)
+    config = Config.from_environment(environ, environ.get(CONFIG_FILE_VARIABLE), Path(started_in))
     session = Session(config, lambda: directory, lambda: environ.get(RUN_ID_VARIABLE))
     session.arm()
     atexit.register(lambda: session.close(_how_it_ended()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,8 @@ def _environment(options: Options, directory: str) -> dict[str, str | None]:
         name: options.raw.get(name) for name in LayerNumerics.schema["properties"] if name not in _OURS
     }
     env[CONFIG_FILE_VARIABLE] = None
+    if env["NANLOG_SPEC_FILE"] is not None:
+        env["NANLOG_SPEC_FILE"] = os.path.abspath(env["NANLOG_SPEC_FILE"])
     env["NANLOG_DIR"] = directory
     return env
 
@@ -117,7 +120,7 @@ def _specs(options: Options) -> Iterator[tuple[str, Any]]:
     if path is not None:
         try:
             text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise OptionsError("NANLOG_SPEC_FILE", f"{path} cannot be read ({error})") from None
         yield "NANLOG_SPEC_FILE", parse_object("NANLOG_SPEC_FILE", text)
 

@@ -88,11 +88,14 @@ class Config:
         }
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str], config_file: str | None = None) -> Config:
+    def from_environment(
+        cls, environ: Mapping[str, str], config_file: str | None = None, directory: Path = Path()
+    ) -> Config:
         """Read NANLOG_* variables; never raises.
 
         Args:
             config_file: The path given with --config, which wins over NANLOG_SPEC_FILE, NANLOG_SPEC and flat variables.
+            directory: What a relative path is meant from.
         """
         reader = _Reader(environ)
         flat = cls(
@@ -105,7 +108,7 @@ class Config:
             stop_on_first=environ.get("NANLOG_STOP_ON_FIRST", "0") == "1",
             verbose=environ.get("NANLOG_VERBOSE", "0") == "1",
         )
-        source, text, error = _spec_text(environ, config_file)
+        source, text, error = _spec_text(environ, config_file, directory)
         spec: dict[str, Any] = {}
         if source is not None and error is None:
             spec, error = _parse_spec(text)
@@ -120,14 +123,16 @@ class Config:
         )
 
 
-def _spec_text(environ: Mapping[str, str], config_file: str | None) -> tuple[str | None, str, str | None]:
+def _spec_text(
+    environ: Mapping[str, str], config_file: str | None, directory: Path
+) -> tuple[str | None, str, str | None]:
     """(source, text, error): which structured spec was requested, and its text if that could be read."""
     path = config_file or environ.get("NANLOG_SPEC_FILE", "").strip()
     if path:
         source = f"{'--config' if config_file else 'NANLOG_SPEC_FILE'}={path}"
         try:
-            return source, Path(path).read_text(encoding="utf-8"), None
-        except (OSError, UnicodeDecodeError) as error:
+            return source, (directory / path).read_text(encoding="utf-8"), None
+        except (OSError, ValueError) as error:
             return source, "", f"cannot be read ({error})"
     if environ.get("NANLOG_SPEC", "").strip():
         return "NANLOG_SPEC", environ["NANLOG_SPEC"], None

@@ -205,6 +205,8 @@ def _attached(processes: list[_Process], expected: Expected) -> list[_Process]:
 
 def _check_records(artifacts: Artifacts, process: _Process) -> None:
     name = f"layers_{process.stem}.jsonl"
+    if name not in artifacts.sizes():
+        raise _Fault(Verdict.INVALID, f"{name} is missing beside its summary: the program, or what it ran, removed it")
     checker = validator("layer_numerics.record")
     count = 0
     try:

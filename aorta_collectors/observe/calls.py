@@ -64,7 +64,10 @@ class OutermostCalls:
         return self._entered(module, args, caller.f_locals.get("kwargs") or {})
 
     def _after(self, module: nn.Module, _args: Any, _result: Any) -> None:
-        if self._current is module and not is_recording_program():
+        # The compiler must not see what comes after this question: it would track the running model a second time.
+        if is_recording_program():
+            return
+        if self._current is module:
             # After an exception torch calls from one frame further out.
             caller = sys._getframe(1)
             if caller.f_back is self._frame or caller is self._frame:
@@ -81,4 +84,4 @@ class OutermostCalls:
 
 def is_recording_program() -> bool:
     """Whether torch is turning the program into a graph: what a hook does now would become part of it."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None

@@ -1,7 +1,7 @@
 """The observer: armed in a process, it finds models, hooks them, and hands a sink what it saw, step by step.
 
-A step is one call of the root (`clock`). The observed program must not notice: no exception leaves a hook, no random number is drawn, no gradient is changed.
-What goes wrong inside a hook is counted in `errors`, its first message kept.
+A step is one call of the root (`clock`). The observed program must not notice: no exception leaves a hook, no random
+number is drawn, no gradient is changed. What goes wrong inside a hook is counted in `errors`, its first message kept.
 """
 
 from __future__ import annotations

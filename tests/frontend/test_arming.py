@@ -19,9 +19,9 @@ def with_fake_torch(tmp_path: Path) -> Path:
         tmp_path / "collectors.py",
         """
         import sys
-        def first(): print("first armed", sys.modules["torch"].READY)
-        def second(): print("second armed")
-        def broken(): raise ValueError("cannot be armed")
+        def first(started_in): print("first armed", sys.modules["torch"].READY)
+        def second(started_in): print("second armed")
+        def broken(started_in): raise ValueError("cannot be armed")
         """,
     )
     script(tmp_path / "uses_torch.py", "print('before')\nimport torch\nimport torch\nprint('after')\n")

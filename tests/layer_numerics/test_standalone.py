@@ -119,7 +119,7 @@ class TestConfiguration:
         ran = armed(["--config", "spec.json", "-c", code, "--steps", "2"], tmp_path, env).ok()
         assert ran.out.splitlines()[0] == "['-c', '--steps', '2']"
         found = summary(tmp_path / "out")
-        assert found["spec_source"] == f"--config={tmp_path / 'spec.json'}"
+        assert found["spec_source"] == "--config=spec.json"
         assert (found["spec_present"], found["spec_applied"], found["spec_error"]) == (True, True, None)
         assert found["watched_names"] == ["2"]
         lines = records(tmp_path / "out" / "layers_rank0.jsonl")
