@@ -31,7 +31,8 @@ def place(tmp_path: Path) -> Path:
     """A directory with a module named torch, and a collector that says when it was armed."""
     files = {
         "torch.py": "print('torch is imported')\n",
-        "collectors.py": "def first(started_in): print('first armed')\ndef broken(started_in): raise ValueError('cannot be armed')\n",
+        "collectors.py": "def first(started_in): print('first armed')\n"
+        "def broken(started_in): raise ValueError('cannot be armed')\n",
         "uses_torch.py": "import torch\nprint('after')\n",
         "show.py": SHOW,
     }
