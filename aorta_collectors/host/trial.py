@@ -51,9 +51,11 @@ class _Request:
 
 
 class Trial:
-    """Args:
-    names: The collectors of ours that the trial asked for.
-    environment: What the recipe sets for the trial: environment, mitigations, extra_env.
+    """A trial from before its workload is made to after its receipts are written.
+
+    Args:
+        names: The collectors of ours that the trial asked for.
+        environment: What the recipe sets for the trial: environment, mitigations, extra_env.
     """
 
     def __init__(
@@ -214,14 +216,17 @@ class Trial:
         directory = self._directory(asked)
         if directory is None:
             return Checked(Verification(Verdict.MISSING, "the host gave the trial no collector directory"))
-        route = "in-process"
-        if self.is_command:
-            route = asked.launch.route if asked.launch is not None else "unchanged"
-        else:
+        world_size = None
+        if not self.is_command:
             asked.run_ids += self._ranks.gather(directory)
-        world_size = None if self.is_command else self._ranks.world_size
-        expected = Expected(asked.options, frozenset(asked.run_ids), route, world_size)
+            world_size = self._ranks.world_size
+        expected = Expected(asked.options, frozenset(asked.run_ids), self._route(asked), world_size)
         return check_artifacts(asked.collector, self._anchor(), directory, expected)
+
+    def _route(self, asked: _Request) -> str:
+        if asked.launch is not None:
+            return asked.launch.route
+        return "unchanged" if self.is_command or self._off else "in-process"
 
     def _anchor(self) -> Anchor:
         root = Path(self._config.get("_aorta_results_root") or self._results_dir.parent)
@@ -236,7 +241,7 @@ class Trial:
         assert directory is not None
         if verdict is Verdict.CAPTURED and self._host_request.probe_extras and self._was_pruned(directory, checked):
             verdict, reason = Verdict.PRUNED, f"captured ({reason}), then removed by the recipe's retain: block"
-        launch, shown = asked.launch, asked.shown
+        shown = asked.shown
         return Receipt(
             collector=asked.collector.name,
             trial=self.trial_id,
@@ -244,9 +249,7 @@ class Trial:
             run_ids=tuple(asked.run_ids),
             verdict=verdict.value,
             reason=reason,
-            route=launch.route
-            if launch is not None
-            else ("unchanged" if self.is_command or self._off else "in-process"),
+            route=self._route(asked),
             options=dict(asked.options.raw),
             artifacts=f"{directory.parent.name}/{directory.name}",
             files=dict(checked.files),

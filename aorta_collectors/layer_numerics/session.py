@@ -21,6 +21,9 @@ from aorta_collectors.observe.observation import Observation, RootInfo
 from aorta_collectors.observe.observer import Observer
 from aorta_collectors.observe.watch import WatchGroup
 
+# A program that makes a model anew in each step must not fill the summary and its log with them.
+_ROOTS = 100
+
 
 class Session:
     """Observes this process and leaves layers_rank<N>.jsonl and summary_rank<N>.json behind.
@@ -46,6 +49,7 @@ class Session:
         self._summary: SummaryFile | None = None
         self._recorder: Recorder | None = None
         self._roots: list[RootInfo] = []
+        self._roots_cut = 0
         self._closed = False
         self._status = "running"
         self._ended_by: str | None = None
@@ -80,9 +84,14 @@ class Session:
     # -- what the observer reports
 
     def attached(self, root: RootInfo) -> None:
-        self._roots.append(root)
         if self._recorder is None:
             self._open()
+        if len(self._roots) >= _ROOTS:
+            if not self._roots_cut:
+                self.log(f"WARNING: more than {_ROOTS} models; further ones are watched, but not listed")
+            self._roots_cut += 1
+            return
+        self._roots.append(root)
         config = self._config
         if not root.watched_names:
             self.log(
@@ -152,7 +161,7 @@ class Session:
                 "pid": os.getpid(),
                 "write_error": self._records.error,
                 "jsonl": str(self._place.records),
-                **observed_fields(self.observer, self._roots),
+                **observed_fields(self.observer, self._roots, self._roots_cut),
                 **recorded_fields(self._recorder),
                 **configured_fields(self._config),
             }

@@ -51,7 +51,7 @@ _NOTES = (
 )
 
 
-def observed_fields(observer: Observer, roots: Sequence[RootInfo]) -> dict[str, Any]:
+def observed_fields(observer: Observer, roots: Sequence[RootInfo], roots_cut: int) -> dict[str, Any]:
     names = [name for root in roots for name in root.watched_names]
     return {
         "steps_seen": observer.step,
@@ -61,6 +61,7 @@ def observed_fields(observer: Observer, roots: Sequence[RootInfo]) -> dict[str, 
         "hook_errors": observer.errors,
         "first_hook_error": observer.first_error,
         "roots": [root.label for root in roots],
+        "roots_cut": roots_cut,
         "modules_built": observer.modules_built,
         "watched_count": len(names),
         "watched_names": names,

@@ -191,6 +191,8 @@ def _attached(processes: list[_Process], expected: Expected) -> list[_Process]:
             why = "the program built PyTorch modules but called none of them"
         else:
             why = "the program built no PyTorch model"
+            if expected.route == "front-end":
+                why += " itself; processes that it starts (multiprocessing, subprocess) are not observed yet"
         raise _Fault(Verdict.UNATTACHED, why)
     for process in attached:
         if process.steps == 0:

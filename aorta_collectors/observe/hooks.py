@@ -7,6 +7,7 @@ import functools
 from typing import Any, Protocol
 
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from aorta_collectors.observe.calls import is_recording_program
 from aorta_collectors.observe.input_gradient import hook_input, uses_input_once, wants_gradient
@@ -19,7 +20,6 @@ class Eye(Protocol):
 
     def observe(self, site: Site, tensor: Tensor) -> None: ...
     def observe_gradient(self, site: Site, grad: Tensor) -> None: ...
-    def keep_until_drained(self, handle: Any) -> None: ...
     def failed(self, error: Exception) -> None: ...
 
 
@@ -40,6 +40,8 @@ class BeforeForward(_Hook):
     def __init__(self, eye: Eye, input_site: Site | None, gradient_site: Site | None, module: nn.Module) -> None:
         self._eye, self._input_site = eye, input_site
         self._alias = uses_input_once(module)
+        # Hooks on inputs that may be passed in again (a learned prompt), which would collect one at every step.
+        self._on_inputs: Any = WeakTensorKeyDictionary()
         self._gradient = functools.partial(eye.observe_gradient, gradient_site) if gradient_site is not None else None
 
     def __call__(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -56,13 +58,21 @@ class BeforeForward(_Hook):
                 eye.observe(self._input_site, tensor)
             if self._gradient is not None and wants_gradient(tensor):
                 new_args, handle = hook_input(tensor, args, self._alias, self._gradient)
-                if handle is not None:
-                    eye.keep_until_drained(handle)
                 if new_args is not None:
                     return new_args, kwargs
+                earlier = self._on_inputs.pop(tensor, None)
+                if earlier is not None:
+                    earlier.remove()
+                self._on_inputs[tensor] = handle
         except Exception as error:
             eye.failed(error)
         return None
+
+    def release(self) -> None:
+        """Take the hooks off inputs that live on."""
+        for handle in self._on_inputs.values():
+            handle.remove()
+        self._on_inputs.clear()
 
 
 class AfterForward(_Hook):

@@ -57,8 +57,7 @@ def hook_input(
     """Have `hook` called with the gradient of `tensor`, an input that requires grad.
 
     Returns:
-        (new args or None, handle or None). A handle is for the caller to remove when the step is over: the tensor may
-        be passed in at every step (a learned prompt), and would collect hooks.
+        (new args, None) where the input is passed on as a view, else (None, the handle of the hook on the input).
     """
     if alias and args and args[0] is tensor and type(tensor) is Tensor:
         view = tensor.view_as(tensor)

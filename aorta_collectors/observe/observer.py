@@ -58,9 +58,9 @@ class Observer:
         self._armed = False
         self._pid = 0
         self._pending: list[Observation] = []
-        self._grad_handles: list[Any] = []
         self._roots: list[Root] = []
         self._owners: weakref.WeakKeyDictionary[nn.Module, Root] = weakref.WeakKeyDictionary()
+        self._roots_found = 0
         self.calls = 0
         self.tensors_observed = 0
         self.tensors_unreadable = 0
@@ -127,7 +127,8 @@ class Observer:
         return owner is not None and not owner.is_root(module)
 
     def _built(self, module: nn.Module) -> None:
-        self._guarded(self._attach, module)
+        if not self.in_forked_child:
+            self._guarded(self._attach, module)
 
     def _entered(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # A parametrized layer computes its weight by calling a module, on its own even while it is built.
@@ -168,8 +169,7 @@ class Observer:
         if isinstance(module, nn.parallel.DistributedDataParallel) and module.module in self._owners:
             # DistributedModelParallel wraps dense parts of a model that has been attached already.
             return self._owners.setdefault(module, self._owners[module.module])
-        number = len(self._roots)
-        label = type(module).__name__ + (f"#{number + 1}" if number else "")
+        label = type(module).__name__ + (f"#{self._roots_found + 1}" if self._roots_found else "")
         below = list(module.modules())
         inner = list({id(root): root for part in below if (root := self._owners.get(part)) is not None}.values())
         root = Root(
@@ -177,15 +177,17 @@ class Observer:
             module,
             self._groups,
             self._owners,
-            prefix=f"{label}." if number else "",
+            prefix=f"{label}." if self._roots_found else "",
             max_param_numel=self._max_param_numel,
         )
         root.attach(self)
         root.covers.extend(inner)
         for part in below:
             self._owners.setdefault(part, root)
-        self._roots.append(root)
+        # A program may make a loss module, or a whole model, anew in each step: only living roots are kept.
         if root.has_parameters or root.watched_anything:
+            self._roots_found += 1
+            self._roots = [*(earlier for earlier in self._roots if earlier.is_alive), root]
             self._sink.attached(root.info())
         return root
 
@@ -220,9 +222,6 @@ class Observer:
         except Exception as error:
             self.failed(error)
 
-    def keep_until_drained(self, handle: Any) -> None:
-        self._grad_handles.append(handle)
-
     def _optimizer_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         self._guarded(self._read_gradients, optimizer)
 
@@ -241,9 +240,6 @@ class Observer:
                         break
 
     def _drain(self) -> None:
-        for handle in self._grad_handles:
-            handle.remove()
-        self._grad_handles.clear()
         pending, self._pending = self._pending, []
         if not pending:
             return

@@ -39,6 +39,7 @@ class Root:
         # Weak, so that a model is freed when it would have been.
         self._module = weakref.ref(module)
         self._handles: list[object] = []
+        self._before: list[BeforeForward] = []
         self._plan = ParameterPlan(max_param_numel)
         self._watched = [
             Watched(prefix + (found.path or "(root)"), found.module, found.channels)
@@ -54,6 +55,10 @@ class Root:
 
     def is_root(self, module: nn.Module) -> bool:
         return self._module() is module
+
+    @property
+    def is_alive(self) -> bool:
+        return self._module() is not None
 
     def info(self) -> RootInfo:
         plan = self._plan
@@ -71,7 +76,9 @@ class Root:
     def detach(self) -> None:
         for handle in self._handles:
             handle.remove()  # type: ignore[attr-defined]
-        self._handles = []
+        for before in self._before:
+            before.release()
+        self._handles, self._before = [], []
         self._plan.clear()
 
     def values(self) -> Iterator[tuple[Site, Tensor]]:
@@ -92,6 +99,7 @@ class Root:
                 module,
             )
             self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+            self._before.append(before)
             if self.is_root(module):
                 self.first_call = before
         if "act" in channels:

@@ -111,7 +111,10 @@ class TestUnattached:
     @pytest.mark.parametrize(
         ("changes", "reason"),
         [
-            ({"roots": [], "modules_built": 0}, "the program built no PyTorch model"),
+            (
+                {"roots": [], "modules_built": 0},
+                "the program built no PyTorch model itself; processes that it starts (multiprocessing, subprocess) are not observed yet",
+            ),
             ({"roots": [], "modules_built": 3}, "the program built PyTorch modules but called none of them"),
         ],
     )
