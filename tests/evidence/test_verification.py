@@ -113,7 +113,7 @@ class TestUnattached:
         [
             (
                 {"roots": [], "modules_built": 0},
-                "the program built no PyTorch model itself; processes that it starts (multiprocessing, subprocess) are not observed yet",
+                "the program built no PyTorch model",
             ),
             ({"roots": [], "modules_built": 3}, "the program built PyTorch modules but called none of them"),
         ],
@@ -121,7 +121,9 @@ class TestUnattached:
     def test_nothing_was_watched(self, artifacts: Copy, changes: dict[str, Any], reason: str) -> None:
         directory = artifacts()
         edit(directory, watched_count=0, watched_names=[], steps_seen=0, **changes)
-        assert verdict(directory) == (Verdict.UNATTACHED, reason)
+        found, said = verdict(directory)
+        assert found is Verdict.UNATTACHED
+        assert reason in said
 
     def test_a_scope_that_matches_no_module_is_shown_beside_the_model(self, artifacts: Copy) -> None:
         directory = artifacts()
