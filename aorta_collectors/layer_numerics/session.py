@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import socket
 import sys
@@ -48,7 +49,7 @@ class Session:
         self._records: RecordFile | None = None
         self._summary: SummaryFile | None = None
         self._recorder: Recorder | None = None
-        self._roots: list[RootInfo] = []
+        self._roots: dict[str, RootInfo] = {}
         self._roots_cut = 0
         self._closed = False
         self._status = "running"
@@ -86,12 +87,12 @@ class Session:
     def attached(self, root: RootInfo) -> None:
         if self._recorder is None:
             self._open()
-        if len(self._roots) >= _ROOTS:
+        if len(self._roots) >= _ROOTS and root.label not in self._roots:
             if not self._roots_cut:
                 self.log(f"WARNING: more than {_ROOTS} models; further ones are watched, but not listed")
             self._roots_cut += 1
             return
-        self._roots.append(root)
+        self._roots[root.label] = root
         config = self._config
         if not root.watched_names:
             self.log(
@@ -110,6 +111,13 @@ class Session:
     def entered(self, step: int) -> None:
         if self._summary is not None:
             self._summary.beat(step)
+
+    def forked(self) -> None:
+        """In a forked child: leave a note beside the evidence, which must not look complete without the child's part."""
+        note = {"run_id": self._find_run_id(), "pid": os.getpid(), "parent": os.getppid()}
+        directory = self._directory()
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"unobserved_p{os.getpid()}.json").write_text(json.dumps(note), encoding="utf-8")
 
     def observed(self, step: int, observations: list[Observation]) -> None:
         if self._recorder is not None and self._recorder.step(step, observations):
@@ -159,9 +167,9 @@ class Session:
                 "world_size": self._place.world_size,
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
-                "write_error": self._records.error,
+                "write_error": self._records.error or self._summary.error,
                 "jsonl": str(self._place.records),
-                **observed_fields(self.observer, self._roots, self._roots_cut),
+                **observed_fields(self.observer, list(self._roots.values()), self._roots_cut),
                 **recorded_fields(self._recorder),
                 **configured_fields(self._config),
             }

@@ -53,6 +53,7 @@ _NOTES = (
 
 def observed_fields(observer: Observer, roots: Sequence[RootInfo], roots_cut: int) -> dict[str, Any]:
     names = [name for root in roots for name in root.watched_names]
+    unobserved, opaque = observer.unobserved()
     return {
         "steps_seen": observer.step,
         "matmul_calls_total": observer.calls,
@@ -65,6 +66,8 @@ def observed_fields(observer: Observer, roots: Sequence[RootInfo], roots_cut: in
         "modules_built": observer.modules_built,
         "watched_count": len(names),
         "watched_names": names,
+        "unobserved_names": unobserved,
+        "opaque_names": opaque,
         "params_scanned": sum(root.params_scanned for root in roots),
         "grad_params_planned": sum(root.grad_params_planned for root in roots),
         "grad_records_stashed": observer.grads_observed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from aorta_collectors.errors import ArtifactError
 from aorta_collectors.layer_numerics.config import Config
 from aorta_collectors.schema_check import first_fault, validator
 
+_FORK_NOTE = re.compile(r"unobserved_p\d+\.json$")
 _SUMMARY = re.compile(r"summary_(rank\d+(?:_p\d+)?)\.json$")
 # jsonschema takes some 50 us a record, so a long file is checked in full against the fields that matter, and against
 # the schema at its beginning only.
@@ -48,7 +49,10 @@ class _Process:
 
     def state(self) -> dict[str, Any]:
         """For the receipt."""
-        keys = ("rank", "pid", "host", "status", "ended_by", "steps_seen", "watched_count", "records_written")
+        keys = (
+            *("rank", "pid", "host", "status", "ended_by", "steps_seen", "watched_count", "records_written"),
+            *("records_cut", "tensors_unreadable", "unobserved_names", "opaque_names", "hook_errors"),
+        )
         return {"files": self.stem, **{key: self.summary.get(key) for key in keys}}
 
 
@@ -69,6 +73,7 @@ def verify(artifacts: Artifacts, expected: Expected) -> Verification:
             _check_records(artifacts, process)
         for process in attached:
             _check_completeness(process)
+        _check_forks(artifacts, expected)
         _check_ranks(attached, expected)
     except _Fault as fault:
         return Verification(fault.verdict, fault.reason, {"processes": [process.state() for process in processes]})
@@ -76,6 +81,9 @@ def verify(artifacts: Artifacts, expected: Expected) -> Verification:
     modules = max(int(process.summary["watched_count"]) for process in attached)
     ranks = sorted({process.rank for process in attached})
     reason = f"{modules} module(s) over {steps} step(s), {len(ranks)} rank(s)"
+    never = sorted({name for process in attached for name in process.summary.get("unobserved_names", ())})
+    if never:
+        reason += f"; never called: {_some(never)}"
     return Verification(Verdict.CAPTURED, reason, {"processes": [process.state() for process in processes]})
 
 
@@ -201,6 +209,7 @@ def _attached(processes: list[_Process], expected: Expected) -> list[_Process]:
             raise _Fault(Verdict.UNATTACHED, why)
         if not process.running and process.summary.get("tensors_observed") == 0:
             why = f"rank {process.rank} ran {process.steps} step(s), but no watched module passed a readable tensor"
+            why += _why_unseen(process.summary)
             raise _Fault(Verdict.UNATTACHED, why)
     return attached
 
@@ -250,6 +259,14 @@ def _check_completeness(process: _Process) -> None:
         raise _Fault(Verdict.INCOMPLETE, f"rank {process.rank} could not write on: {summary['write_error']}")
     if process.running:
         raise _Fault(Verdict.INCOMPLETE, f"rank {process.rank} died in step {process.steps}; evidence ends there")
+    if summary.get("hook_errors"):
+        raise _Fault(
+            Verdict.INCOMPLETE,
+            f"rank {process.rank}: {summary['hook_errors']} tensor(s) could not be observed: "
+            f"{summary.get('first_hook_error')}",
+        )
+    if summary.get("opaque_names"):
+        raise _Fault(Verdict.INCOMPLETE, f"rank {process.rank} has layers that were not observed{_why_unseen(summary)}")
     ended_by = summary.get("ended_by") or "exit"
     # A program that stops itself over a NaN it has just shown us has been captured; any other exception ended it
     # before it had run its course.
@@ -258,6 +275,38 @@ def _check_completeness(process: _Process) -> None:
             Verdict.INCOMPLETE,
             f"rank {process.rank} ended in step {process.steps} with {ended_by}, before anything bad was seen",
         )
+
+
+def _why_unseen(summary: Mapping[str, Any]) -> str:
+    names = summary.get("opaque_names")
+    if not names:
+        return ""
+    return (
+        f": torch.compile or TorchScript runs {_some(names)}, and what they run is not seen. Run the cell without them "
+        "(TORCH_COMPILE_DISABLE=1, PYTORCH_JIT=0), or watch other layers"
+    )
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def _check_forks(artifacts: Artifacts, expected: Expected) -> None:
+    for name in artifacts.sizes():
+        if not _FORK_NOTE.match(name):
+            continue
+        try:
+            note = orjson.loads(artifacts.read(name))
+            ours, pid = note["run_id"] in expected.run_ids, note["pid"]
+        except (orjson.JSONDecodeError, ArtifactError, KeyError, TypeError) as error:
+            raise _Fault(Verdict.INVALID, f"{name}: {type(error).__name__}: {error}") from None
+        if ours:
+            raise _Fault(
+                Verdict.INCOMPLETE,
+                f"process {pid}, forked by an observed one, trained a model, and forked processes are not observed; "
+                "start it with the spawn method",
+            )
 
 
 def _check_ranks(attached: list[_Process], expected: Expected) -> None:

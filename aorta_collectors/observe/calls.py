@@ -1,7 +1,7 @@
-"""Which module call is the outermost one: the moment at which a step can begin.
+"""Every module call passes here: the outermost ones begin steps, those of watched modules are looked at.
 
-Uses torch's global module hooks, the one public place through which each module call passes. While a model runs, an
-inner call of one of its parts costs two comparisons here.
+Uses torch's global module hooks, so that nothing is hung on a module itself: a model can be pickled, copied, scripted
+and shared as if it were not watched. While a model runs, a call of an unwatched part costs a few comparisons.
 """
 
 from __future__ import annotations
@@ -15,71 +15,111 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-Entered = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]
+from aorta_collectors.observe.watched import WatchedModule
+
+_HAS_HOOKS = "_has_any_global_hook"
 
 
-class OutermostCalls:
-    """Calls `entered(module, args, kwargs)` before each module call that no other module call encloses.
+class ModuleCalls:
+    """Calls `entered(module)` before each module call that no other encloses, and the watched modules' own methods.
 
-    What it returns replaces the call's positional arguments, unless it is None. Two threads that run models at once
-    count as nested.
+    An outermost call that ended by KeyboardInterrupt, or another exception that is no Exception, passes torch's hooks
+    by; the stack tells then whether it is still running. A call inside a backward pass, where activation
+    checkpointing runs parts of a model again, is never an outermost one.
 
     Args:
-        is_part: Whether a module is known to be part of a larger one. A call of anything else might be an outermost
-            one although the last outermost call has not ended by torch's account: KeyboardInterrupt and other
-            exceptions that are no Exception pass its hooks by. The stack tells then.
+        is_part: Whether a module is known to be part of a larger one.
     """
 
-    def __init__(self, entered: Entered, is_part: Callable[[nn.Module], bool]) -> None:
+    def __init__(self, entered: Callable[[nn.Module], None], is_part: Callable[[nn.Module], bool]) -> None:
         self._entered = entered
         self._is_part = is_part
+        self._watched: dict[int, WatchedModule] = {}
         self._current: nn.Module | None = None
         self._frame: FrameType | None = None
         self._handles: list[Any] = []
+        self._torchs_own: Any = None
 
     def start(self) -> None:
         self._handles = [
             torch_module.register_module_forward_pre_hook(self._before),
             torch_module.register_module_forward_hook(self._after, always_call=True),
         ]
+        # torch.compile warns of global hooks at each call, and a program that runs with -W error would end by that.
+        # Ours do nothing while a program is compiled. The function serves this warning alone (torch 2.4 to 2.13).
+        self._torchs_own = getattr(torch_module, _HAS_HOOKS, None)
+        if self._torchs_own is not None:
+            setattr(torch_module, _HAS_HOOKS, self._others_have_hooks)
 
     def stop(self) -> None:
         for handle in self._handles:
             handle.remove()
+        if self._torchs_own is not None:
+            setattr(torch_module, _HAS_HOOKS, self._torchs_own)
+        for watched in self._watched.values():
+            watched.release()
         self._handles = []
-        self._current = self._frame = None
+        self._watched = {}
+        self._torchs_own = self._current = self._frame = None
+
+    def watch(self, module: nn.Module, watched: WatchedModule) -> None:
+        """From now on `watched` sees the calls of `module`, which it refers to weakly."""
+        self._watched[id(module)] = watched
+
+    def watched(self) -> list[tuple[nn.Module, WatchedModule]]:
+        """The watched modules that are alive."""
+        found = [(watched.module(), watched) for watched in self._watched.values()]
+        return [(module, watched) for module, watched in found if module is not None]
+
+    def forget_dead(self) -> None:
+        """Let go of watched modules that are gone. An id may have been given to another object since."""
+        self._watched = {key: watched for key, watched in self._watched.items() if watched.module() is not None}
 
     def _before(self, module: nn.Module, args: Any) -> Any:
         if is_recording_program():
             return None
+        frame = sys._getframe(1)
         current = self._current
-        if current is not None:
-            if module is not current and self._is_part(module):
-                return None
-            if self._is_running():
-                return None
-        caller = sys._getframe(1)
-        self._current, self._frame = module, caller.f_back
+        if (current is None or module is current or not self._is_part(module)) and self._is_outermost():
+            self._current, self._frame = module, frame.f_back
+            self._entered(module)
+        watched = self._watched.get(id(module))
+        if watched is None or watched.module() is not module:
+            return None
         # torch hands a global hook no keyword arguments; they are a variable of the function that calls it.
-        return self._entered(module, args, caller.f_locals.get("kwargs") or {})
+        return watched.before(args, lambda: frame.f_locals.get("kwargs"))
 
-    def _after(self, module: nn.Module, _args: Any, _result: Any) -> None:
+    def _after(self, module: nn.Module, _args: Any, result: Any) -> None:
         # The compiler must not see what comes after this question: it would track the running model a second time.
         if is_recording_program():
             return
+        watched = self._watched.get(id(module))
+        if watched is not None and watched.module() is module:
+            watched.after(result)
         if self._current is module:
             # After an exception torch calls from one frame further out.
-            caller = sys._getframe(1)
-            if caller.f_back is self._frame or caller is self._frame:
+            frame = sys._getframe(1)
+            if frame.f_back is self._frame or frame is self._frame:
                 self._current = self._frame = None
 
-    def _is_running(self) -> bool:
+    def _is_outermost(self) -> bool:
+        if torch._C._current_graph_task_id() != -1:
+            return False  # inside a backward pass
+        if self._current is None:
+            return True
         frame: FrameType | None = sys._getframe(2)
         while frame is not None:
             if frame is self._frame:
-                return True
+                return False
             frame = frame.f_back
-        return False
+        return True
+
+    def _others_have_hooks(self) -> bool:
+        ours = {handle.id for handle in self._handles}
+        tables = (torch_module._global_forward_pre_hooks, torch_module._global_forward_hooks)
+        if any(key not in ours for table in tables for key in table):
+            return True
+        return bool(torch_module._global_backward_pre_hooks or torch_module._global_backward_hooks)
 
 
 def is_recording_program() -> bool:

@@ -78,5 +78,8 @@ class Sink(Protocol):
     def entered(self, step: int) -> None:
         """Step `step` (1, 2, ...) begins: the root is about to run its forward."""
 
+    def forked(self) -> None:
+        """A forked child of this process trains a model, where nothing is observed. Called in the child, once."""
+
     def observed(self, step: int, observations: list[Observation]) -> None:
         """All that was seen in step `step`, in the order in which it was seen; every `stats` is readable."""

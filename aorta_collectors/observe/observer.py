@@ -17,7 +17,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from aorta_collectors.observe.builders import BuildWatch
-from aorta_collectors.observe.calls import OutermostCalls
+from aorta_collectors.observe.calls import ModuleCalls
 from aorta_collectors.observe.clock import StepClock
 from aorta_collectors.observe.observation import Observation, Sink, Site
 from aorta_collectors.observe.reduce import read_rows, readable, reduce_later, reduce_now
@@ -50,7 +50,7 @@ class Observer:
         self._threshold = threshold
         self._max_param_numel = max_param_numel
         self._clock = StepClock()
-        self._calls = OutermostCalls(self._entered, self._is_part)
+        self._calls = ModuleCalls(self._entered, self._is_part)
         self._builds = BuildWatch(self._built)
         self._optimizer_hook: Any = None
         self._registration_hooks: list[Any] = []
@@ -67,6 +67,8 @@ class Observer:
         self.grads_observed = 0
         self.optimizer_steps = 0
         self.modules_built = 0
+        self._last_unobserved: tuple[list[str], list[str]] = ([], [])
+        self._fork_reported = False
         self.errors = 0
         self.first_error: str | None = None
 
@@ -80,7 +82,7 @@ class Observer:
         self._calls.start()
         self._builds.start()
         self._registration_hooks = [
-            nn.modules.module.register_module_module_registration_hook(self._registered),
+            nn.modules.module.register_module_module_registration_hook(self._part_registered),
             nn.modules.module.register_module_parameter_registration_hook(self._registered),
         ]
         if any({"wgrad", "bgrad"} & set(group.channels) for group in self._groups):
@@ -90,6 +92,7 @@ class Observer:
         """Drain the last step and leave no hook behind."""
         if not self._armed:
             return
+        self._guarded(self.unobserved)
         self._armed = False
         self._calls.stop()
         self._builds.stop()
@@ -98,7 +101,7 @@ class Observer:
                 hook.remove()
         self._registration_hooks, self._optimizer_hook = [], None
         for root in self._roots:
-            root.detach()
+            root.close()
         self._roots.clear()
         self._owners.clear()
         self._clock.forget()
@@ -122,6 +125,12 @@ class Observer:
             self._last_built = id(module)
             self.modules_built += 1
 
+    def _part_registered(self, module: nn.Module, name: str, part: Any) -> None:
+        self._registered(module, name, part)
+        owner = self._owners.get(module)
+        if owner is not None:
+            owner.changed = True
+
     def _is_part(self, module: nn.Module) -> bool:
         owner = self._owners.get(module)
         return owner is not None and not owner.is_root(module)
@@ -130,66 +139,70 @@ class Observer:
         if not self.in_forked_child:
             self._guarded(self._attach, module)
 
-    def _entered(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _entered(self, module: nn.Module) -> None:
+        if self.in_forked_child:
+            self._guarded(self._report_fork, module)
         # A parametrized layer computes its weight by calling a module, on its own even while it is built.
-        if self.in_forked_child or isinstance(module, ParametrizationList):
-            return None
-        try:
-            owner = self._owners.get(module)
-            first_call = None
-            if owner is None:
-                owner = self._attach(module)
-                # torch has already listed the hooks of this very call, so the root's own one is not among them.
-                first_call = owner.first_call if owner.is_root(module) else None
-            self._advance(module, owner)
-            if first_call is not None:
-                replaced = first_call(module, args, kwargs)
-                return replaced[0] if replaced is not None else None
-        except Exception as error:
-            self.failed(error)
-        return None
+        elif not isinstance(module, ParametrizationList):
+            self._guarded(self._enter, module)
 
-    def _advance(self, module: nn.Module, owner: Root) -> None:
-        """Begin a step if `module` drives the clock, and scan the parameters of the roots that it runs."""
+    def _enter(self, module: nn.Module) -> None:
+        owner = self._owners.get(module) or self._attach(module)
         if self._clock.begins_step(module, owner):
             self._guarded(self._drain)
             self._clock.step += 1
             self._guarded(self._sink.entered, self._clock.step)
         for root in owner.covers:
+            if root.changed:
+                root.extend(self, self._calls, self._owners)
+                self._sink.attached(root.info())
             if root.scanned_step != self._clock.step:
                 root.scanned_step = self._clock.step
                 for site, param in root.values():
                     self._guarded(self.observe, site, param)
 
     def _attach(self, module: nn.Module) -> Root:
-        """Hook what is watched below `module` and not hooked yet; returns the root that owns it."""
+        """Watch what is to be watched below `module` and is not yet; returns the root that owns it."""
         owner = self._owners.get(module)
         if owner is not None:
             return owner
         if isinstance(module, nn.parallel.DistributedDataParallel) and module.module in self._owners:
             # DistributedModelParallel wraps dense parts of a model that has been attached already.
             return self._owners.setdefault(module, self._owners[module.module])
-        label = type(module).__name__ + (f"#{self._roots_found + 1}" if self._roots_found else "")
-        below = list(module.modules())
-        inner = list({id(root): root for part in below if (root := self._owners.get(part)) is not None}.values())
-        root = Root(
-            label,
-            module,
-            self._groups,
-            self._owners,
-            prefix=f"{label}." if self._roots_found else "",
-            max_param_numel=self._max_param_numel,
-        )
-        root.attach(self)
-        root.covers.extend(inner)
-        for part in below:
-            self._owners.setdefault(part, root)
+        number = self._roots_found + 1
+        label = type(module).__name__ + (f"#{number}" if number > 1 else "")
+        prefix = f"{label}." if number > 1 else ""
+        root = Root(label, module, self._groups, prefix, self._max_param_numel)
+        inner = {id(found): found for part in module.modules() if (found := self._owners.get(part)) is not None}
+        root.covers.extend(inner.values())
+        root.extend(self, self._calls, self._owners)
         # A program may make a loss module, or a whole model, anew in each step: only living roots are kept.
         if root.has_parameters or root.watched_anything:
-            self._roots_found += 1
+            self._roots_found = number
             self._roots = [*(earlier for earlier in self._roots if earlier.is_alive), root]
+            self._calls.forget_dead()
             self._sink.attached(root.info())
         return root
+
+    def _report_fork(self, module: nn.Module) -> None:
+        """A forked child that trains is a hole in the evidence; a data loader's worker is none."""
+        if not self._fork_reported and torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()):
+            self._fork_reported = True
+            self._sink.forked()
+
+    def unobserved(self) -> tuple[list[str], list[str]]:
+        """(watched layers whose calls were never seen, layers that torch.compile or TorchScript runs unseen).
+
+        A layer may have been seen in an eager call and then be compiled. After `disarm`, as it was then.
+        """
+        if self._armed:
+            opaque = {id(part) for root in self._roots for part in root.opaque_parts()}
+            living = self._calls.watched()
+            names = [watched.path for module, watched in living if id(module) in opaque]
+            scripted = [root.label for root in self._roots if root.is_scripted and root.has_parameters]
+            unseen = [watched.path for _, watched in living if watched.unseen]
+            self._last_unobserved = (unseen, [*names, *scripted])
+        return self._last_unobserved
 
     # -- observing
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
@@ -17,10 +18,10 @@ class _Owned:
 
     __slots__ = ("channels", "gradient", "last", "module", "name", "path", "planned", "value")
 
-    def __init__(self, found: Watched, name: str) -> None:
+    def __init__(self, found: Watched, path: str, name: str) -> None:
         self.module = weakref.ref(found.module)
         self.name = name
-        self.path = found.path
+        self.path = path
         self.channels = found.channels
         self.planned = False
         self.value: Site | None = None
@@ -54,11 +55,14 @@ class ParameterPlan:
     def num_gradients(self) -> int:
         return sum(owned.gradient is not None for owned in self._owned)
 
-    def add(self, found: Watched) -> None:
-        if not found.channels & {"weight", "bias", "wgrad", "bgrad"}:
+    def add(self, found: Watched, path: str) -> None:
+        """Plan the module's own parameters, under the layer name `path`."""
+        if not found.channels & {"weight", "bias", "wgrad", "bgrad"} or isinstance(
+            found.module, torch.jit.ScriptModule
+        ):
             return
         for name in found.module._parameters:
-            owned = _Owned(found, name)
+            owned = _Owned(found, path, name)
             param = owned.current()
             if param is None or self._plan(owned, param, skip=is_embedding(found.module)):
                 self._owned.append(owned)

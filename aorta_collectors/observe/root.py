@@ -1,84 +1,82 @@
-"""One root: the hooks on its watched modules, and the plan of its parameters to scan."""
+"""One root: its watched modules by name, and the plan of its parameters to scan."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, MutableMapping
 
+import torch
 from torch import Tensor, nn
 
-from aorta_collectors.observe.hooks import AfterForward, BeforeForward, Eye
+from aorta_collectors.observe.calls import ModuleCalls
 from aorta_collectors.observe.observation import RootInfo, Site
 from aorta_collectors.observe.parameters import ParameterPlan
-from aorta_collectors.observe.watch import Watched, WatchGroup, match
+from aorta_collectors.observe.watch import WatchGroup, match
+from aorta_collectors.observe.watched import Eye, WatchedModule
 
 
 class Root:
-    """Hooks below one module. Layer names are paths below it, "(root)" for itself, after `prefix`.
+    """Watches what lies below one module. Layer names are paths below it, "(root)" for itself, after `prefix`.
 
     Attributes:
         covers: This root and those found earlier that turned out to lie inside it: its steps are theirs.
-        first_call: The hook before the root's own forward, if it is watched itself.
+        changed: Whether a module got a new part since the last `extend`.
     """
 
-    def __init__(
-        self,
-        label: str,
-        module: nn.Module,
-        groups: tuple[WatchGroup, ...],
-        already_hooked: Container[nn.Module],
-        *,
-        prefix: str,
-        max_param_numel: int,
-    ) -> None:
+    def __init__(self, label: str, module: nn.Module, groups: tuple[WatchGroup, ...], prefix: str, limit: int) -> None:
         self.label = label
         self.scanned_step = 0
+        self.changed = True
         self.covers = [self]
         self.has_parameters = any(True for _ in module.parameters())
-        self.first_call: BeforeForward | None = None
         # Weak, so that a model is freed when it would have been.
         self._module = weakref.ref(module)
-        self._handles: list[object] = []
-        self._before: list[BeforeForward] = []
-        self._plan = ParameterPlan(max_param_numel)
-        self._watched = [
-            Watched(prefix + (found.path or "(root)"), found.module, found.channels)
-            for found in match(module.named_modules(), groups)
-            if found.module not in already_hooked
-        ]
-        self._names = tuple(found.path for found in self._watched)
+        self._groups = groups
+        self._prefix = prefix
+        self._plan = ParameterPlan(limit)
+        self._names: list[str] = []
 
     @property
     def watched_anything(self) -> bool:
-        """Whether hooks stand on anything below this module, other roots inside it included."""
+        """Whether anything below this module is watched, other roots inside it included."""
         return any(root._names for root in self.covers)
-
-    def is_root(self, module: nn.Module) -> bool:
-        return self._module() is module
 
     @property
     def is_alive(self) -> bool:
         return self._module() is not None
 
+    @property
+    def is_scripted(self) -> bool:
+        return isinstance(self._module(), torch.jit.ScriptModule)
+
+    def is_root(self, module: nn.Module) -> bool:
+        return self._module() is module
+
     def info(self) -> RootInfo:
         plan = self._plan
-        return RootInfo(self.label, self._names, plan.num_values, plan.num_gradients, tuple(plan.skipped))
+        return RootInfo(self.label, tuple(self._names), plan.num_values, plan.num_gradients, tuple(plan.skipped))
 
-    def attach(self, eye: Eye) -> None:
-        for found in self._watched:
+    def extend(self, eye: Eye, calls: ModuleCalls, owners: MutableMapping[nn.Module, Root]) -> None:
+        """Watch what matches now and belongs to no root yet: all of it at first, later what was added or replaced."""
+        self.changed = False
+        module = self._module()
+        if module is None:
+            return
+        parts = dict(module.named_modules())
+        for found in match(parts.items(), self._groups):
+            if found.module in owners:
+                continue
+            path = self._prefix + (found.path or "(root)")
+            self._names.append(path)
+            calls.watch(found.module, WatchedModule(eye, found.module, path, found.channels))
             try:
-                self._hook(found, eye)
-                self._plan.add(found)
-            except Exception as error:  # a scripted module takes no hooks
+                self._plan.add(found, path)
+            except Exception as error:
                 eye.failed(error)
-        self._watched = []  # holds modules
+        for part in parts.values():
+            owners.setdefault(part, self)
 
-    def detach(self) -> None:
-        for handle in self._handles:
-            handle.remove()  # type: ignore[attr-defined]
-        for before in self._before:
-            before.release()
-        self._handles, self._before = [], []
+    def close(self) -> None:
         self._plan.clear()
 
     def values(self) -> Iterator[tuple[Site, Tensor]]:
@@ -89,19 +87,10 @@ class Root:
         """Where `param.grad` belongs, or None."""
         return self._plan.gradient_site(param)
 
-    def _hook(self, found: Watched, eye: Eye) -> None:
-        module, channels = found.module, found.channels
-        if channels & {"input", "igrad"}:
-            before = BeforeForward(
-                eye,
-                Site(found.path, "fwd", "input") if "input" in channels else None,
-                Site(found.path, "bwd", "igrad") if "igrad" in channels else None,
-                module,
-            )
-            self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
-            self._before.append(before)
-            if self.is_root(module):
-                self.first_call = before
-        if "act" in channels:
-            after = AfterForward(eye, Site(found.path, "fwd", "act"))
-            self._handles.append(module.register_forward_hook(after))
+    def opaque_parts(self) -> Iterator[nn.Module]:
+        """Modules whose calls are not seen, since torch.compile or TorchScript runs them."""
+        root = self._module()
+        for part in root.modules() if root is not None else ():
+            compiled = getattr(part, "_compiled_call_impl", None) is not None or hasattr(part, "_orig_mod")
+            if compiled or isinstance(part, torch.jit.ScriptModule):
+                yield from part.modules()
