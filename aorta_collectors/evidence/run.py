@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from aorta_collectors.api import Collector, Expected, Verdict
 from aorta_collectors.errors import ArtifactError, CollectorsError
 from aorta_collectors.evidence.directory import Anchor
+from aorta_collectors.evidence.ledger import LEDGER, Requested, read_ledger
 from aorta_collectors.evidence.receipt import Receipt, read_receipt, receipt_name, trial_coordinates
 from aorta_collectors.evidence.trial import check_artifacts
 
@@ -59,26 +60,30 @@ class Finding:
 def requests_in(run_dir: Path, names: frozenset[str]) -> Iterator[tuple[Path, str, str]]:
     """(trial file, trial id, collector) for each request for one of `names` below `run_dir`, in a stable order.
 
+    Files that are named like the host's trial records but are none are passed over; what a sweep asked for is known
+    from its ledger too.
+
     Raises:
         ArtifactError: `run_dir` is no directory.
     """
     if not run_dir.is_dir():
         raise ArtifactError(f"{run_dir} is not a directory")
+    for path in _files_below(run_dir, lambda name: trial_coordinates(name) is not None):
+        try:
+            content = json.loads(path.read_bytes())
+            asked = content["config"].get("_aorta_collect") or []
+            trial = str(content["trial_id"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+        for collector in asked:
+            if collector in names:
+                yield path, trial, collector
+
+
+def _files_below(run_dir: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
     for folder, subfolders, files in os.walk(run_dir):
         subfolders.sort()
-        for name in sorted(files):
-            if trial_coordinates(name) is None:
-                continue
-            path = Path(folder) / name
-            try:
-                content = json.loads(path.read_bytes())
-                asked = content["config"].get("_aorta_collect") or []
-                trial = str(content["trial_id"])
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                raise ArtifactError(f"{path}: not a trial record of aorta ({type(error).__name__})") from None
-            for collector in asked:
-                if collector in names:
-                    yield path, trial, collector
+        yield from (Path(folder) / name for name in sorted(files) if wanted(name))
 
 
 def receipts_of(run_dir: Path, names: frozenset[str]) -> list[Finding]:
@@ -87,8 +92,25 @@ def receipts_of(run_dir: Path, names: frozenset[str]) -> list[Finding]:
 
 
 def verify_run(run_dir: Path, names: frozenset[str], load: Callable[[str], Collector]) -> list[Finding]:
-    """Read every receipt and check again what it vouches for."""
-    return [_again(run_dir, finding, load) for finding in receipts_of(run_dir, names)]
+    """Read every receipt and check again what it vouches for; what a sweep asked for and is not there is missing."""
+    findings = [_again(run_dir, finding, load) for finding in receipts_of(run_dir, names)]
+    for path in _files_below(run_dir, lambda name: name == LEDGER):
+        findings += _lost(path.parent, read_ledger(path), findings)
+    return findings
+
+
+def _lost(sweep_dir: Path, entries: Sequence[Requested], findings: Sequence[Finding]) -> list[Finding]:
+    """What the ledger of the sweep in `sweep_dir` lists and none of `findings` answers."""
+    present = {
+        (finding.cell, finding.trial, finding.collector)
+        for finding in findings
+        if finding.trial_file.is_relative_to(sweep_dir)
+    }
+    return [
+        Finding(entry.cell, entry.trial, entry.collector, Verdict.MISSING, entry.reason, sweep_dir, sweep_dir)
+        for entry in entries
+        if (entry.cell, entry.trial, entry.collector) not in present
+    ]
 
 
 def _from_receipt(run_dir: Path, trial_file: Path, trial: str, collector: str) -> Finding:

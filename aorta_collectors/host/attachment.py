@@ -29,6 +29,7 @@ class Attachment:
     Attributes:
         current: The trial that is running.
         trials_begun: Number of trials of ours so far, the same on all ranks.
+        trials_judged: Ids of those of the running cell that have ended.
         outcomes: By name, the cells that the running sweep has finished.
     """
 
@@ -36,6 +37,7 @@ class Attachment:
         self.current: Trial | None = None
         self.outcomes: dict[str, CellOutcome] = {}
         self.trials_begun = 0
+        self.trials_judged: list[str] = []
         self._load = functools.cache(load_collector)
 
     def ours(self, names: Iterable[str]) -> tuple[str, ...]:

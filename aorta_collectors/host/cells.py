@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from aorta.run.collectors import CONFIG_KEY_COLLECT
 from aorta.triage.output import safe_slug
 
 from aorta_collectors.errors import ArtifactError
@@ -33,27 +32,32 @@ def run_one_cell(
     """
     names = attachment.ours(cell.effective_collect(recipe.collect))
     if names and kwargs.get("resume_existing"):
-        missing = _without_evidence(Path(run_dir) / safe_slug(cell.name), frozenset(names))
+        most = recipe.stop_after.max_trials if recipe.stop_after is not None else cell.effective_trials(recipe.trials)
+        missing = _without_evidence(Path(run_dir) / safe_slug(cell.name), frozenset(names), most)
         if missing:
             log.info("cell %r: run again, since %s", cell.name, missing)
             kwargs["resume_existing"] = False
+    attachment.trials_judged.clear()
     returned = original(cell, recipe, run_dir, sidecar_files, **kwargs)
     if names:
-        trials, error = returned[0], returned[1]
-        # A trial that the dispatcher ran carries its request; one that an embedding program made up does not, and
-        # there is nothing to hold it against.
-        asked = [trial.trial_id for trial in trials if CONFIG_KEY_COLLECT in (getattr(trial, "config", None) or {})]
-        attachment.outcomes[cell.name] = CellOutcome(tuple(asked), error)
+        trials, error, resumed = returned[0], returned[1], returned[4]
+        # A resumed trial was judged when it ran. Trials that an embedding program made up instead of running them are
+        # neither, and there is nothing to hold them against.
+        ids = [trial.trial_id for trial in trials] if resumed else list(attachment.trials_judged)
+        attachment.outcomes[cell.name] = CellOutcome(tuple(ids), error)
     return returned
 
 
-def _without_evidence(cell_dir: Path, names: frozenset[str]) -> str:
-    """Why the cell cannot be resumed, or ""."""
+def _without_evidence(cell_dir: Path, names: frozenset[str], most: int) -> str:
+    """Why the cell cannot be resumed, or "". Trials of an earlier, longer run do not count."""
     if not cell_dir.is_dir():
         return ""
     try:
         findings = receipts_of(cell_dir, names)
     except ArtifactError as error:
         return str(error)
-    lacking = [finding for finding in findings if not finding.tolerated]
-    return f"trial {lacking[0].trial} has {lacking[0].verdict.value}: {lacking[0].reason}" if lacking else ""
+    for finding in findings:
+        index = finding.trial.rpartition("_t")[2]
+        if not finding.tolerated and (not index.isdigit() or int(index) < most):
+            return f"trial {finding.trial} has {finding.verdict.value}: {finding.reason}"
+    return ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+from aorta.run.discovery import get_workload_policy
+from aorta.run.validation import resolve_trial_isolation_policy
 from aorta.triage.recipe import RecipeSchemaError
 
 from aorta_collectors.api import Capture
@@ -17,21 +18,34 @@ from aorta_collectors.host.attachment import Attachment
 from aorta_collectors.host.switch import switched_off
 from aorta_collectors.launch.value import Launch
 
+NOT_ISOLATED = (
+    "cannot be captured in trials with process isolation yet. Use trial_isolation: in_process if the workload allows "
+    "it, or take the collector out"
+)
+
 
 def preflight_validate(attachment: Attachment, original: Callable[..., None], recipe: Any) -> None:
     """Validate every collect: block of ours, at recipe and cell scope. Runs in a dry run too, and stays pure."""
     original(recipe)
-    _validate_block(attachment, "recipe.collect", recipe.collect, recipe.collect_options, recipe)
+    isolated = _is_isolated(recipe)
+    _validate_block(attachment, "recipe.collect", recipe.collect, recipe.collect_options, recipe, isolated)
     for cell in recipe.cells:
         if cell.collect is not None:
             place = f"recipe.cells[{cell.name}].collect"
-            _validate_block(attachment, place, cell.collect, cell.collect_options or {}, recipe)
+            _validate_block(attachment, place, cell.collect, cell.collect_options or {}, recipe, isolated)
 
 
 def _validate_block(
-    attachment: Attachment, place: str, names: tuple[str, ...], options: Mapping[str, Mapping[str, str]], recipe: Any
+    attachment: Attachment,
+    place: str,
+    names: tuple[str, ...],
+    options: Mapping[str, Mapping[str, str]],
+    recipe: Any,
+    isolated: bool,
 ) -> None:
     for name in attachment.ours(names):
+        if isolated:
+            raise RecipeSchemaError(f"{place}.{name}: {NOT_ISOLATED}")
         try:
             collector = attachment.load(name)
             validated = collector.validate(options.get(name))
@@ -41,6 +55,16 @@ def _validate_block(
             raise RecipeSchemaError(str(error.below(f"{place}.{name}"))) from None
         except CollectorsError as error:
             raise RecipeSchemaError(f"{place}.{name}: {error}") from None
+
+
+def _is_isolated(recipe: Any) -> bool:
+    """Whether the host will run this recipe's trials in processes of their own."""
+    try:
+        policy = get_workload_policy(recipe.workload)
+        effective = resolve_trial_isolation_policy(recipe.workload, policy, recipe.trial_isolation)
+    except ValueError:
+        return False  # the host's own complaint comes next
+    return bool(effective == "process")
 
 
 def print_dry_run(
@@ -71,7 +95,7 @@ def _planned(
 ) -> list[str]:
     if switched_off(cell_environment(cell, recipe)):
         return ["off: this cell runs without collectors (AORTA_COLLECTORS=off)"]
-    launch = own_launch(argv) if argv is not None else Launch((), route="in-process")
+    launch = Launch.of_this_process(argv) if argv is not None else Launch((), route="in-process")
     for name in names:
         collector = attachment.load(name)
         capture = Capture(Path("TRIAL_DIR") / collector.output_subdir, "RUN_ID")
@@ -79,7 +103,7 @@ def _planned(
             launch = collector.plan(launch, collector.validate(options.get(name)), capture)
         except LaunchError as error:
             return [f"refused: {error}"]
-    shown = without_absent(launch)
+    shown = launch.without_absent(os.environ)
     note = f" ({launch.note})" if launch.note else ""
     if argv is None:
         # Not an environment there, but the same configuration: shown the same way.
@@ -88,21 +112,6 @@ def _planned(
             shown.shell_text(),
         ]
     return [f"route: {launch.route}{note}", shown.shell_text()]
-
-
-def own_launch(argv: tuple[str, ...] | list[str]) -> Launch:
-    """The launch of a command by this process."""
-    return Launch(
-        tuple(argv),
-        interpreter_dir=os.path.dirname(sys.executable),
-        python_path=os.environ.get("PYTHONPATH", ""),
-    )
-
-
-def without_absent(launch: Launch) -> Launch:
-    """The launch without orders to remove variables that are not set anyway."""
-    env = {name: value for name, value in launch.env.items() if value is not None or name in os.environ}
-    return Launch(launch.argv, env, launch.route, launch.note, launch.interpreter_dir, launch.python_path)
 
 
 def cell_environment(cell: Any, recipe: Any) -> dict[str, str]:

@@ -19,8 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from aorta_collectors.api import Capture, Collector
+from aorta_collectors.errors import ArtifactError
+from aorta_collectors.evidence.directory import Anchor
 
+# A rank may write gigabytes of records; one whose workload failed must not hold up the others' end.
 _WAIT = datetime.timedelta(seconds=60)
+_WAIT_AFTER_FAILURE = datetime.timedelta(seconds=2)
 
 
 class RankExchange:
@@ -53,8 +57,10 @@ class RankExchange:
 
         return capture
 
-    def gather(self, directory: Path) -> list[str]:
+    def gather(self, directory: Path, *, failed: bool) -> list[str]:
         """On rank 0: let the others copy their files to `directory`, and wait for them, a minute at most.
+
+        After a failure of the workload the wait is short: another rank may not be there any more.
 
         Returns:
             The run ids that the other ranks wrote under.
@@ -67,25 +73,26 @@ class RankExchange:
         try:
             store.set(f"{self._key}/{name}", str(directory))
             for rank in range(1, self.world_size):
-                store.wait([f"{self._key}/{name}/{rank}"], _WAIT)
+                store.wait([f"{self._key}/{name}/{rank}"], _WAIT_AFTER_FAILURE if failed else _WAIT)
                 run_ids.append(store.get(f"{self._key}/{name}/{rank}").decode())
         except RuntimeError:
             pass  # verification names the ranks that are missing
         return run_ids
 
-    def hand_over(self) -> None:
+    def hand_over(self, *, failed: bool) -> None:
         """On the other ranks: copy what was written to rank 0's directory."""
         store = _store()
         for name, scratch in self._scratch.items():
             try:
                 if store is not None:
-                    store.wait([f"{self._key}/{name}"], _WAIT)
+                    store.wait([f"{self._key}/{name}"], _WAIT_AFTER_FAILURE if failed else _WAIT)
                     target = Path(store.get(f"{self._key}/{name}").decode())
-                    for path in sorted(scratch.iterdir()):
-                        shutil.copy2(path, target / path.name)
+                    with Anchor(target).open(target) as directory:
+                        for path in sorted(scratch.iterdir()):
+                            directory.copy_in(path)
                     store.set(f"{self._key}/{name}/{self.rank}", self._run_ids[name])
                     shutil.rmtree(scratch, ignore_errors=True)
-            except (RuntimeError, OSError) as error:
+            except (RuntimeError, OSError, ArtifactError) as error:
                 sys.stderr.write(
                     f"aorta-collectors: rank {self.rank} could not hand its evidence over ({error}); "
                     f"it is in {scratch}\n"

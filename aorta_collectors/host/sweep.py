@@ -13,6 +13,7 @@ from aorta.triage.output import safe_slug
 
 from aorta_collectors.api import Verdict
 from aorta_collectors.errors import CollectorsError
+from aorta_collectors.evidence.ledger import Requested, write_ledger
 from aorta_collectors.evidence.run import Finding, receipts_of
 from aorta_collectors.evidence.table import render
 from aorta_collectors.host.attachment import Attachment, CellOutcome
@@ -61,22 +62,21 @@ def _findings(
     names: frozenset[str],
     outcomes: Mapping[str, CellOutcome],
 ) -> list[Finding]:
-    """What the receipts of this run say, in the recipe's order, with a finding for each trial that left no record."""
-    by_cell: dict[str, list[Finding]] = {}
-    for finding in receipts_of(run_dir, names):
-        by_cell.setdefault(finding.cell, []).append(finding)
-    findings: list[Finding] = []
+    """What the receipts of this run say, in the recipe's order, with a finding for each trial that left no record.
+
+    Only this run's trials count: those of an earlier, longer one may still lie there.
+    """
+    found = {(finding.cell, finding.trial, finding.collector): finding for finding in receipts_of(run_dir, names)}
+    entries: list[Requested] = []
     for cell, collectors in requested.items():
-        slug = safe_slug(cell)
         outcome = outcomes.get(cell, CellOutcome((), "the sweep ended before this cell"))
         for name in collectors:
-            found = [finding for finding in by_cell.get(slug, []) if finding.collector == name]
-            findings += found
-            recorded = {finding.trial for finding in found}
-            for trial in outcome.trials:
-                if trial not in recorded:
-                    reason = "the record of this trial is gone: a later one, or what it ran, removed it"
-                    findings.append(Finding(slug, trial, name, Verdict.MISSING, reason, run_dir, run_dir))
+            entries += [Requested(safe_slug(cell), trial, name) for trial in outcome.trials]
             if outcome.error is not None:
-                findings.append(Finding(slug, "-", name, Verdict.MISSING, outcome.error, run_dir, run_dir))
-    return findings
+                entries.append(Requested(safe_slug(cell), "-", name, outcome.error))
+    write_ledger(run_dir, entries)
+    return [
+        found.get((entry.cell, entry.trial, entry.collector))
+        or Finding(entry.cell, entry.trial, entry.collector, Verdict.MISSING, entry.reason, run_dir, run_dir)
+        for entry in entries
+    ]

@@ -24,7 +24,6 @@ from aorta_collectors.evidence.directory import Anchor
 from aorta_collectors.evidence.receipt import Receipt, receipt_name
 from aorta_collectors.evidence.trial import Checked, check_artifacts
 from aorta_collectors.host.attachment import Attachment
-from aorta_collectors.host.preflight import own_launch, without_absent
 from aorta_collectors.host.ranks import RankExchange
 from aorta_collectors.host.switch import SWITCH_VARIABLE, switched_off
 from aorta_collectors.host.verdicts import without_evidence
@@ -71,9 +70,11 @@ class Trial:
         self._host_request = request
         self._results_dir = Path(results_dir)
         self._off = switched_off(environment)
+        self._failed = False
         self._config: dict[str, Any] = {}
         self._ignored: set[str] = set()  # of the caller's variables
         self._set: set[str] = set()  # by our own launches
+        self._launch: Launch | None = None
         self._armed: contextlib.ExitStack | None = None
         self._coordinates = f"d{request.dataset_index}_m{request.mitigation_index}_t{trial_idx}"
         self.trial_id = f"{request.workload}_{self._coordinates}"
@@ -104,13 +105,12 @@ class Trial:
 
     def begin(self, config: dict[str, Any]) -> None:
         """Learn where the trial's artifacts go, from the configuration that the host gives its workload."""
-        self._config = config
+        self._config = dict(config)  # the workload has the same object, and may change it
 
     def wrap(self, name: str, argv: list[str], out_dir: Path) -> list[str]:
         """A command's argv with the collector in it. The host takes the environment back after the trial."""
         asked = self._requests[name]
-        earlier = [request.launch for request in self._requests.values() if request.launch is not None]
-        before = replace(earlier[-1], argv=tuple(argv)) if earlier else own_launch(argv)
+        before = replace(self._launch, argv=tuple(argv)) if self._launch is not None else Launch.of_this_process(argv)
         try:
             launch = asked.collector.plan(before, asked.options, Capture(out_dir, asked.run_id))
         except LaunchError as error:
@@ -118,8 +118,8 @@ class Trial:
             raise
         # Only the recipe may switch collectors off, so a switch left over in the operator's shell is taken away.
         launch = launch.with_env({SWITCH_VARIABLE: None})
-        asked.launch = launch
-        asked.shown = without_absent(launch)
+        self._launch = asked.launch = launch
+        asked.shown = launch.without_absent(os.environ)
         for variable, value in launch.env.items():
             inherited = os.environ.get(variable)
             if inherited is not None and inherited != value and variable not in self._set:
@@ -149,10 +149,13 @@ class Trial:
         if armed is None:
             return
         # The collectors learn of the error as any context would; it is the caller who goes on raising it.
-        with contextlib.suppress(BaseException):
+        try:
             armed.__exit__(type(error) if error is not None else None, error, None)
+        except Exception as raised:
+            if raised is not error:
+                log.warning("collect: a collector failed while it was disarmed: %s: %s", type(raised).__name__, raised)
         if not self._ranks.is_first:
-            self._ranks.hand_over()
+            self._ranks.hand_over(failed=error is not None)
 
     def _prepare(self, directory: Path) -> None:
         try:
@@ -175,8 +178,9 @@ class Trial:
 
     def judge(self, result: Any, exit_status: str) -> tuple[Any, str]:
         """Verify what has not been, write receipts, and turn a pass without evidence into an error."""
-        if not self._ranks.is_first or self._config.get("_aorta_collect_dir") is None:
+        if not self._ranks.is_first:
             return result, exit_status
+        self._failed = not result.passed
         for name, asked in self._requests.items():
             self.verified(name)
             if not self.is_command and asked.checked is not None:
@@ -218,7 +222,7 @@ class Trial:
             return Checked(Verification(Verdict.MISSING, "the host gave the trial no collector directory"))
         world_size = None
         if not self.is_command:
-            asked.run_ids += self._ranks.gather(directory)
+            asked.run_ids += self._ranks.gather(directory, failed=self._failed)
             world_size = self._ranks.world_size
         expected = Expected(asked.options, frozenset(asked.run_ids), self._route(asked), world_size)
         return check_artifacts(asked.collector, self._anchor(), directory, expected)
@@ -237,8 +241,10 @@ class Trial:
         assert asked.checked is not None
         checked = asked.checked
         verdict, reason = checked.verification.verdict, checked.verification.reason
-        directory = self._directory(asked)
-        assert directory is not None
+        # Without a directory of the host, the one that the trial's record would have beside it.
+        directory = self._directory(asked) or (
+            self._results_dir / f"trial_{self._coordinates}" / asked.collector.output_subdir
+        )
         if verdict is Verdict.CAPTURED and self._host_request.probe_extras and self._was_pruned(directory, checked):
             verdict, reason = Verdict.PRUNED, f"captured ({reason}), then removed by the recipe's retain: block"
         shown = asked.shown

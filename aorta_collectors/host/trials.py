@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aorta_collectors.host.attachment import Attachment
+from aorta_collectors.host.preflight import NOT_ISOLATED
 from aorta_collectors.host.trial import Trial
 from aorta_collectors.host.workload import ArmedWorkload
 
@@ -48,9 +49,11 @@ def run_single_trial(attachment: Attachment, original: Callable[..., Any], *args
     bound.arguments["result_transform"] = transform
     with attachment.running(trial):
         try:
-            return original(*bound.args, **bound.kwargs)
+            result = original(*bound.args, **bound.kwargs)
         finally:
             trial.disarm(None)
+    attachment.trials_judged.append(trial.trial_id)
+    return result
 
 
 def run_isolated_trial(attachment: Attachment, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -58,8 +61,5 @@ def run_isolated_trial(attachment: Attachment, original: Callable[..., Any], *ar
     request = inspect.signature(original).bind(*args, **kwargs).arguments["request"]
     names = attachment.ours(request.collect)
     if names:
-        raise RuntimeError(
-            f"collect: {', '.join(names)} cannot be captured in a trial with process isolation yet. Run the workload "
-            "with trial_isolation: in_process if it allows that, or take the collector out"
-        )
+        raise RuntimeError(f"collect: {', '.join(names)} {NOT_ISOLATED}")
     return original(*args, **kwargs)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -40,6 +41,16 @@ class Launch:
     def __post_init__(self) -> None:
         object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
 
+    @classmethod
+    def of_this_process(cls, argv: Sequence[str]) -> Launch:
+        """The launch of a command by this process, with its interpreter and environment."""
+        path = os.environ.get("PYTHONPATH", "")
+        return cls(tuple(argv), interpreter_dir=os.path.dirname(sys.executable), python_path=path)
+
+    def without_absent(self, environ: Mapping[str, str]) -> Launch:
+        """The launch without orders to remove variables that `environ` does not have."""
+        return replace(self, env={key: value for key, value in self.env.items() if value is not None or key in environ})
+
     def with_env(self, env: Mapping[str, str | None]) -> Launch:
         return replace(self, env={**self.env, **env})
 
@@ -52,16 +63,18 @@ class Launch:
 
         `function` is "module:function" and takes the directory in which the process was started.
 
-        The front-end takes the program's place in argv where argv ends in a Python target; anything else runs
-        unchanged, with an environment through which its Python children arm themselves.
+        The front-end takes the program's place in argv where argv ends in a Python target; anything else runs as it is.
+        Either way Python processes further down arm themselves through the environment.
         """
         armed = self.with_env({ARM_VARIABLE: " ".join(filter(None, (self.env.get(ARM_VARIABLE), function)))})
         if self.route == "in-process" or FRONTEND_MODULE in self.argv:
             return armed
         target = self.target()
+        # Also behind the front-end: what the program starts itself (multiprocessing, subprocess) arms itself as well.
+        armed = armed.through_environment(target.description)
         if target.insert_at is not None:
             return armed.with_module(FRONTEND_MODULE, target.insert_at, target.description)
-        return armed.through_environment(target.description)
+        return armed
 
     def with_module(self, module: str, insert_at: int, note: str) -> Launch:
         """The launch with "-m module" before the Python program, which then becomes the module's to run."""

@@ -1,8 +1,7 @@
-"""Where a process writes, and under which rank: file names that never collide."""
+"""Where a process writes, and under which rank. In a sweep, no two processes of a trial write to one file."""
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from dataclasses import dataclass
@@ -28,10 +27,7 @@ class Place:
     def claim(cls, directory: Path, run_id: str | None) -> Place:
         rank, world_size = _rank_and_world_size()
         directory, warning = _writable(directory, run_id)
-        stem = f"rank{rank}"
-        if run_id is not None and _taken(directory / f"summary_{stem}.json", run_id):
-            # A shell script that starts two programs: the second must not overwrite the first one's evidence.
-            stem = f"rank{rank}_p{os.getpid()}"
+        stem = f"rank{rank}" if run_id is None else _claimed_stem(directory, rank)
         return cls(directory / f"layers_{stem}.jsonl", directory / f"summary_{stem}.json", rank, world_size, warning)
 
 
@@ -65,10 +61,16 @@ def _writable(directory: Path, run_id: str | None) -> tuple[Path, str]:
     return fallback, f"cannot write to NANLOG_DIR={directory} ({reason}); writing to {fallback}"
 
 
-def _taken(summary: Path, run_id: str) -> bool:
-    """Whether another process of the same trial has written this summary."""
+def _claimed_stem(directory: Path, rank: int) -> str:
+    """The stem of file names that no other process of the trial has: by creating the records' file, if it is new.
+
+    A shell script may start two programs of the same rank, at the same moment even.
+    """
+    stem = f"rank{rank}"
     try:
-        content = json.loads(summary.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return bool(content.get("run_id") == run_id and content.get("pid") != os.getpid())
+        os.close(os.open(directory / f"layers_{stem}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+    except FileExistsError:
+        stem = f"rank{rank}_p{os.getpid()}"
+    except OSError:
+        pass  # nothing can be written there at all; the writer says so
+    return stem

@@ -71,6 +71,8 @@ class Session:
         self._status, self._ended_by = "complete", ended_by[:500]
         try:
             if self._recorder is None:
+                if self._is_helper():
+                    return
                 self._open()
                 self.log("WARNING: no PyTorch model was called, so nothing was observed")
             self._write_summary()
@@ -81,6 +83,10 @@ class Session:
                 self.log(f"summary -> {self._summary.path} (first_bad={self._first_bad})")
         except Exception as error:
             self.log(f"WARNING: could not write the summary: {type(error).__name__}: {error}")
+
+    def _is_helper(self) -> bool:
+        """Whether this process, which called no model, stands beside one of the same trial that did: a launcher, say."""
+        return self._find_run_id() is not None and any(self._directory().glob("summary_rank*.json"))
 
     # -- what the observer reports
 
@@ -113,7 +119,7 @@ class Session:
             self._summary.beat(step)
 
     def forked(self) -> None:
-        """In a forked child: leave a note beside the evidence, which must not look complete without the child's part."""
+        """In a forked child: leave a note beside the evidence, which must not look complete without it."""
         note = {"run_id": self._find_run_id(), "pid": os.getpid(), "parent": os.getppid()}
         directory = self._directory()
         directory.mkdir(parents=True, exist_ok=True)

@@ -71,7 +71,9 @@ def test_each_process_keeps_its_rank_and_has_a_pair_of_files(claimed: list[list[
 
 def test_one_of_them_has_the_plain_name(claimed: list[list[tuple[str, str, int, str]]]) -> None:
     """Which is what readers of a run with one process look for."""
-    plain = Counter(Path(entry[1]).parent for process in claimed for entry in process if entry[1].endswith("rank3.json"))
+    plain = Counter(
+        Path(entry[1]).parent for process in claimed for entry in process if entry[1].endswith("rank3.json")
+    )
     assert sorted(plain.values()) == [1] * ROUNDS
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import pickle
 from collections import Counter
@@ -326,13 +327,20 @@ class TestUnobserved:
             step(model)
         assert observer.unobserved() == (["spare"], [])
 
-    def test_a_layer_called_once_is_observed(self) -> None:
+    def test_a_layer_that_was_called_once_is_not(self) -> None:
         model = Mixed()
         with watching() as (observer, _):
             step(model)
-            model.stem, model.spare = model.spare, model.stem
+            model.block = nn.Sequential(model.block, model.spare)  # type: ignore[assignment]
             step(model)
         assert observer.unobserved() == ([], [])
+
+    def test_a_model_that_is_gone_before_the_program_ends_is_not_forgotten(self) -> None:
+        """As one that is made in a function main() is, before the program's exit handlers run."""
+        with watching() as (observer, _):
+            step(Mixed())
+            gc.collect()
+        assert observer.unobserved() == (["spare"], [])
 
     @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize("in_place", [True, False], ids=["block.compile()", "torch.compile(block)"])
