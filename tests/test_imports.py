@@ -140,7 +140,7 @@ class TestFiles:
         found = []
         for file in FILES:
             name = str(file.relative_to(PACKAGE))
-            if name.startswith("host/") or name == "observe/builders.py":
+            if name.startswith("host/") or name in ("observe/builders.py", "observe/calls.py"):
                 continue
             found += [f"{name}: {what}" for what in _foreign_assignments(file) if (name, what) not in INTERPRETERS_OWN]
         assert found == []

@@ -85,7 +85,7 @@ class Session:
             self.log(f"WARNING: could not write the summary: {type(error).__name__}: {error}")
 
     def _is_helper(self) -> bool:
-        """Whether this process, which called no model, stands beside one of the same trial that did: a launcher, say."""
+        """Whether this process, which called no model, stands beside one of its trial that did: a launcher, say."""
         return self._find_run_id() is not None and any(self._directory().glob("summary_rank*.json"))
 
     # -- what the observer reports

@@ -25,10 +25,13 @@ class BuildWatch:
     """Calls `built(module)` when the outermost of the wrappers' constructors has returned.
 
     DistributedModelParallel builds DistributedDataParallel inside its own constructor: only the outer one counts.
+    Calls `compiled(module)` when module.compile() has been called.
     """
 
-    def __init__(self, built: Callable[[nn.Module], None]) -> None:
+    def __init__(self, built: Callable[[nn.Module], None], compiled: Callable[[nn.Module], None]) -> None:
         self._built = built
+        self._on_compile = compiled
+        self._compile: Any = None
         self._depth = 0
         self._watches: list[ImportWatch] = []
         self._originals: list[tuple[type[nn.Module], Any, Any]] = []
@@ -38,15 +41,32 @@ class BuildWatch:
             watch = ImportWatch(module, functools.partial(self._wrap, module, name))
             self._watches.append(watch)
             watch.start()
+        self._watch_compile()
 
     def stop(self) -> None:
+        if self._compile is not None and vars(nn.Module)["compile"] is self._compile:
+            _set(nn.Module, "compile", self._compile.__wrapped__)
+        self._compile = None
         for watch in self._watches:
             watch.stop()
         for kind, original, ours in self._originals:
             # Somebody may have wrapped the constructor after us: theirs stays, and ours falls silent.
             if kind.__dict__.get("__init__") is ours:
-                _set_init(kind, original)
+                _set(kind, "__init__", original)
         self._watches, self._originals = [], []
+
+    def _watch_compile(self) -> None:
+        original: Any = nn.Module.compile
+
+        @functools.wraps(original)
+        def compile(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            result = original(module, *args, **kwargs)
+            if self._compile is not None:
+                self._on_compile(module)
+            return result
+
+        self._compile = compile
+        _set(nn.Module, "compile", compile)
 
     def _wrap(self, module: str, name: str) -> None:
         kind = getattr(sys.modules[module], name, None)
@@ -65,8 +85,8 @@ class BuildWatch:
                 self._built(instance)
 
         self._originals.append((kind, original, init))
-        _set_init(kind, init)
+        _set(kind, "__init__", init)
 
 
-def _set_init(kind: type[nn.Module], init: Any) -> None:
-    kind.__init__ = init  # type: ignore[method-assign]
+def _set(kind: type[nn.Module], name: str, function: Any) -> None:
+    setattr(kind, name, function)

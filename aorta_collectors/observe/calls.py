@@ -29,11 +29,18 @@ class ModuleCalls:
 
     Args:
         is_part: Whether a module is known to be part of a larger one.
+        met: Called with a module that is not, inside an outermost call: it may have been put into the running model.
     """
 
-    def __init__(self, entered: Callable[[nn.Module], None], is_part: Callable[[nn.Module], bool]) -> None:
+    def __init__(
+        self,
+        entered: Callable[[nn.Module], None],
+        is_part: Callable[[nn.Module], bool],
+        met: Callable[[nn.Module, nn.Module], None],
+    ) -> None:
         self._entered = entered
         self._is_part = is_part
+        self._met = met
         self._watched: dict[int, WatchedModule] = {}
         self._current: nn.Module | None = None
         self._frame: FrameType | None = None
@@ -66,25 +73,34 @@ class ModuleCalls:
         """From now on `watched` sees the calls of `module`, which it refers to weakly."""
         self._watched[id(module)] = watched
 
-    def watched(self) -> list[tuple[nn.Module, WatchedModule]]:
-        """The watched modules that are alive."""
-        found = [(watched.module(), watched) for watched in self._watched.values()]
-        return [(module, watched) for module, watched in found if module is not None]
+    def of(self, module: nn.Module) -> WatchedModule | None:
+        watched = self._watched.get(id(module))
+        # An id may have been given to another object since.
+        return watched if watched is not None and watched.module() is module else None
 
-    def forget_dead(self) -> None:
-        """Let go of watched modules that are gone. An id may have been given to another object since."""
+    def forget_dead(self) -> list[str]:
+        """Let go of watched modules that are gone; returns the layers of which no call was seen."""
+        dead = [watched.path for watched in self._watched.values() if watched.module() is None and watched.unseen]
         self._watched = {key: watched for key, watched in self._watched.items() if watched.module() is not None}
+        return dead
+
+    def unseen(self) -> list[str]:
+        """Layers whose calls were to be looked at, and were not so far."""
+        return [watched.path for watched in self._watched.values() if watched.unseen]
 
     def _before(self, module: nn.Module, args: Any) -> Any:
         if is_recording_program():
             return None
         frame = sys._getframe(1)
         current = self._current
-        if (current is None or module is current or not self._is_part(module)) and self._is_outermost():
-            self._current, self._frame = module, frame.f_back
-            self._entered(module)
-        watched = self._watched.get(id(module))
-        if watched is None or watched.module() is not module:
+        if current is None or module is current or not self._is_part(module):
+            if self._is_outermost():
+                self._current, self._frame = module, frame.f_back
+                self._entered(module)
+            elif current is not None:
+                self._met(module, current)
+        watched = self.of(module)
+        if watched is None:
             return None
         # torch hands a global hook no keyword arguments; they are a variable of the function that calls it.
         return watched.before(args, lambda: frame.f_locals.get("kwargs"))
@@ -93,8 +109,8 @@ class ModuleCalls:
         # The compiler must not see what comes after this question: it would track the running model a second time.
         if is_recording_program():
             return
-        watched = self._watched.get(id(module))
-        if watched is not None and watched.module() is module:
+        watched = self.of(module)
+        if watched is not None:
             watched.after(result)
         if self._current is module:
             # After an exception torch calls from one frame further out.

@@ -46,7 +46,7 @@ _SINGLE_USE_FORWARDS = frozenset(kind.forward for kind in _SINGLE_USE)
 
 
 def uses_input_once(module: nn.Module) -> bool:
-    if getattr(module, "inplace", False) or "forward" in vars(module):
+    if isinstance(module, torch.jit.ScriptModule) or getattr(module, "inplace", False) or "forward" in vars(module):
         return False
     return type(module).forward in _SINGLE_USE_FORWARDS
 

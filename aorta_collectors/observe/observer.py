@@ -25,6 +25,7 @@ from aorta_collectors.observe.root import Root
 from aorta_collectors.observe.watch import WatchGroup
 
 _PARAM_NUMEL = 50_000_000
+_NAMES = 1000  # of layers of models that are gone; a program may make models without end
 
 
 class Observer:
@@ -50,8 +51,8 @@ class Observer:
         self._threshold = threshold
         self._max_param_numel = max_param_numel
         self._clock = StepClock()
-        self._calls = ModuleCalls(self._entered, self._is_part)
-        self._builds = BuildWatch(self._built)
+        self._calls = ModuleCalls(self._entered, self._is_part, self._met)
+        self._builds = BuildWatch(self._built, self._compiled)
         self._optimizer_hook: Any = None
         self._registration_hooks: list[Any] = []
         self._last_built = 0
@@ -67,7 +68,8 @@ class Observer:
         self.grads_observed = 0
         self.optimizer_steps = 0
         self.modules_built = 0
-        self._last_unobserved: tuple[list[str], list[str]] = ([], [])
+        self._unobserved: list[str] = []
+        self._opaque: dict[str, None] = {}
         self._fork_reported = False
         self.errors = 0
         self.first_error: str | None = None
@@ -92,8 +94,8 @@ class Observer:
         """Drain the last step and leave no hook behind."""
         if not self._armed:
             return
-        self._guarded(self.unobserved)
         self._armed = False
+        self._unobserved += self._calls.unseen()
         self._calls.stop()
         self._builds.stop()
         for hook in (*self._registration_hooks, self._optimizer_hook):
@@ -125,11 +127,20 @@ class Observer:
             self._last_built = id(module)
             self.modules_built += 1
 
-    def _part_registered(self, module: nn.Module, name: str, part: Any) -> None:
+    def _part_registered(self, module: nn.Module, name: str, part: nn.Module | None) -> None:
         self._registered(module, name, part)
         owner = self._owners.get(module)
         if owner is not None:
             owner.changed = True
+        if name == "_orig_mod" and part is not None:
+            self._compiled(part)  # torch.compile(part) wraps it so
+
+    def _compiled(self, module: nn.Module) -> None:
+        """torch.compile has taken a module over; what is watched inside is not seen from now on."""
+        for part in module.modules():
+            watched = self._calls.of(part)
+            if watched is not None:
+                self._opaque[watched.path] = None
 
     def _is_part(self, module: nn.Module) -> bool:
         owner = self._owners.get(module)
@@ -138,6 +149,12 @@ class Observer:
     def _built(self, module: nn.Module) -> None:
         if not self.in_forked_child:
             self._guarded(self._attach, module)
+
+    def _met(self, module: nn.Module, running: nn.Module) -> None:
+        """A module that no root has is called inside `running`, into which it may have been put just now."""
+        owner = self._owners.get(running)
+        if module not in self._owners and owner is not None and self._clock.step >= owner.next_look:
+            self._guarded(self._extend, owner)
 
     def _entered(self, module: nn.Module) -> None:
         if self.in_forked_child:
@@ -154,8 +171,7 @@ class Observer:
             self._guarded(self._sink.entered, self._clock.step)
         for root in owner.covers:
             if root.changed:
-                root.extend(self, self._calls, self._owners)
-                self._sink.attached(root.info())
+                self._extend(root)
             if root.scanned_step != self._clock.step:
                 root.scanned_step = self._clock.step
                 for site, param in root.values():
@@ -175,14 +191,25 @@ class Observer:
         root = Root(label, module, self._groups, prefix, self._max_param_numel)
         inner = {id(found): found for part in module.modules() if (found := self._owners.get(part)) is not None}
         root.covers.extend(inner.values())
-        root.extend(self, self._calls, self._owners)
+        self._extend(root)
         # A program may make a loss module, or a whole model, anew in each step: only living roots are kept.
         if root.has_parameters or root.watched_anything:
             self._roots_found = number
             self._roots = [*(earlier for earlier in self._roots if earlier.is_alive), root]
-            self._calls.forget_dead()
-            self._sink.attached(root.info())
+            self._unobserved += self._calls.forget_dead()[: _NAMES - len(self._unobserved)]
         return root
+
+    def _extend(self, root: Root) -> None:
+        before = root.num_watched
+        if not root.extend(self, self._calls, self._owners):
+            # Modules that a forward makes for itself are no part of the model: look ever more rarely.
+            root.next_look = 2 * self._clock.step
+        for part in root.opaque_parts():
+            self._compiled(part)
+        if root.is_scripted and root.has_parameters:
+            self._opaque[root.label] = None
+        if root.num_watched != before and (root.has_parameters or root.watched_anything):
+            self._sink.attached(root.info())
 
     def _report_fork(self, module: nn.Module) -> None:
         """A forked child that trains is a hole in the evidence; a data loader's worker is none."""
@@ -193,16 +220,9 @@ class Observer:
     def unobserved(self) -> tuple[list[str], list[str]]:
         """(watched layers whose calls were never seen, layers that torch.compile or TorchScript runs unseen).
 
-        A layer may have been seen in an eager call and then be compiled. After `disarm`, as it was then.
+        A layer may have been seen in an eager call and then be compiled.
         """
-        if self._armed:
-            opaque = {id(part) for root in self._roots for part in root.opaque_parts()}
-            living = self._calls.watched()
-            names = [watched.path for module, watched in living if id(module) in opaque]
-            scripted = [root.label for root in self._roots if root.is_scripted and root.has_parameters]
-            unseen = [watched.path for _, watched in living if watched.unseen]
-            self._last_unobserved = (unseen, [*names, *scripted])
-        return self._last_unobserved
+        return [*self._unobserved, *self._calls.unseen()], list(self._opaque)
 
     # -- observing
 

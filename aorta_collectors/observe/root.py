@@ -21,12 +21,14 @@ class Root:
     Attributes:
         covers: This root and those found earlier that turned out to lie inside it: its steps are theirs.
         changed: Whether a module got a new part since the last `extend`.
+        next_look: Step from which an unknown module, met inside, is a reason to look through the model again.
     """
 
     def __init__(self, label: str, module: nn.Module, groups: tuple[WatchGroup, ...], prefix: str, limit: int) -> None:
         self.label = label
         self.scanned_step = 0
         self.changed = True
+        self.next_look = 0
         self.covers = [self]
         self.has_parameters = any(True for _ in module.parameters())
         # Weak, so that a model is freed when it would have been.
@@ -34,12 +36,17 @@ class Root:
         self._groups = groups
         self._prefix = prefix
         self._plan = ParameterPlan(limit)
-        self._names: list[str] = []
+        self._names: list[str] | None = None
 
     @property
     def watched_anything(self) -> bool:
         """Whether anything below this module is watched, other roots inside it included."""
         return any(root._names for root in self.covers)
+
+    @property
+    def num_watched(self) -> int:
+        """Watched layers; -1 before the first `extend`."""
+        return len(self._names) if self._names is not None else -1
 
     @property
     def is_alive(self) -> bool:
@@ -54,27 +61,34 @@ class Root:
 
     def info(self) -> RootInfo:
         plan = self._plan
-        return RootInfo(self.label, tuple(self._names), plan.num_values, plan.num_gradients, tuple(plan.skipped))
+        return RootInfo(self.label, tuple(self._names or ()), plan.num_values, plan.num_gradients, tuple(plan.skipped))
 
-    def extend(self, eye: Eye, calls: ModuleCalls, owners: MutableMapping[nn.Module, Root]) -> None:
-        """Watch what matches now and belongs to no root yet: all of it at first, later what was added or replaced."""
+    def extend(self, eye: Eye, calls: ModuleCalls, owners: MutableMapping[nn.Module, Root]) -> bool:
+        """Watch what matches now and belongs to no root yet: all of it at first, later what was added or replaced.
+
+        Returns whether there was any new module, watched or not.
+        """
         self.changed = False
+        self._names = self._names or []
         module = self._module()
         if module is None:
-            return
+            return False
         parts = dict(module.named_modules())
         for found in match(parts.items(), self._groups):
             if found.module in owners:
                 continue
             path = self._prefix + (found.path or "(root)")
-            self._names.append(path)
+            if path not in self._names:  # the place of a module that was replaced
+                self._names.append(path)
             calls.watch(found.module, WatchedModule(eye, found.module, path, found.channels))
             try:
                 self._plan.add(found, path)
             except Exception as error:
                 eye.failed(error)
-        for part in parts.values():
-            owners.setdefault(part, self)
+        new = [part for part in parts.values() if part not in owners]
+        for part in new:
+            owners[part] = self
+        return bool(new)
 
     def close(self) -> None:
         self._plan.clear()
@@ -88,9 +102,9 @@ class Root:
         return self._plan.gradient_site(param)
 
     def opaque_parts(self) -> Iterator[nn.Module]:
-        """Modules whose calls are not seen, since torch.compile or TorchScript runs them."""
+        """The outermost modules whose inner calls are not seen, since torch.compile or TorchScript runs them."""
         root = self._module()
         for part in root.modules() if root is not None else ():
             compiled = getattr(part, "_compiled_call_impl", None) is not None or hasattr(part, "_orig_mod")
             if compiled or isinstance(part, torch.jit.ScriptModule):
-                yield from part.modules()
+                yield part

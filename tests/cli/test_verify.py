@@ -187,11 +187,11 @@ def test_a_path_that_is_no_directory_is_wrong_usage(tmp_path: Path) -> None:
     assert "nowhere" in ran.err
 
 
-def test_a_trial_record_that_is_none_is_reported_by_its_path(run_dir: Path) -> None:
+def test_a_trial_whose_record_is_damaged_is_missing(run_dir: Path) -> None:
     (run_dir / CELL / "trial_d0_m0_t1.json").write_text("{")
     ran = _verify(run_dir)
     assert ran.code == 1
-    assert "trial_d0_m0_t1.json" in ran.err
+    assert "trial 1: missing: the record of this trial is gone" in ran.out
     assert "Traceback" not in ran.err
 
 

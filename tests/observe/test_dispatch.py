@@ -295,6 +295,14 @@ class TestCheckpointing:
         assert observer.errors == 0
 
     @pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
+    def test_a_whole_model_that_is_checkpointed_steps_once_an_iteration(self, reentrant: bool) -> None:
+        model = two_layers()
+        with watching(ACTIVATIONS) as (observer, _):
+            for _ in range(5):
+                checkpoint(model, torch.randn(2, 4, requires_grad=True), use_reentrant=reentrant).sum().backward()
+        assert observer.step == 5
+
+    @pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
     def test_a_bad_value_has_the_number_of_its_iteration(self, reentrant: bool) -> None:
         model = Checkpointed(20, reentrant)
         with watching(ACTIVATIONS) as (_, seen):
