@@ -10,7 +10,7 @@ and it is asked, in this order:
 1. `validate`: when a recipe is loaded, in a dry run too. Turns the collect: block into `Options`.
 2. `plan` for a trial that runs a command, or `armed` for a workload inside the host's process.
 3. `verify`: when the trial has ended. Is the evidence there, and is it this trial's?
-4. `summarize`: numbers for the sweep's matrix, where the evidence was captured.
+4. `summarize`: numbers for the sweep's matrix, where the evidence was captured or is incomplete.
 
 A whole collector (docs/how-to/write-a-collector.md runs it):
 
@@ -204,5 +204,5 @@ class Collector(ABC):
         """Say whether the evidence is there. There is no default: "all fine" would be a lie."""
 
     def summarize(self, artifacts: Artifacts) -> Mapping[str, float | int | str]:
-        """Metrics of captured evidence, named <collector>_<metric>. Numbers reach the sweep's matrix."""
+        """Metrics of captured or incomplete evidence, named <collector>_<metric>. Numbers reach the sweep's matrix."""
         return {}

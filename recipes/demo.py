@@ -33,7 +33,9 @@ def main() -> int:
     print("\n".join(line for line in matrix if line.startswith("|")))
     records = RUN / "none-none/_subprocess/trial_d0_m0_t0/layer_numerics/layers_rank0.jsonl"
     print(f"\nThe run-up and every bad value, a JSON line each: {records.relative_to(RECIPES.parent)}")
-    print(f"Check the evidence again at any time: aorta-collectors verify {RUN.relative_to(RECIPES.parent)}")
+    print(
+        f"Check the evidence again at any time: {(bin_dir / 'aorta-collectors').relative_to(RECIPES.parent)} verify {RUN.relative_to(RECIPES.parent)}"
+    )
     return 0
 
 

@@ -60,8 +60,8 @@ class Finding:
 def requests_in(run_dir: Path, names: frozenset[str]) -> Iterator[tuple[Path, str, str]]:
     """(trial file, trial id, collector) for each request for one of `names` below `run_dir`, in a stable order.
 
-    Files that are named like the host's trial records but are none are passed over; what a sweep asked for is known
-    from its ledger too.
+    A trial's record says what it asked for, unless the workload changed its configuration; a receipt beside it says so
+    too. Files that are named like the host's records but are none are passed over: the ledger of a sweep misses them.
 
     Raises:
         ArtifactError: `run_dir` is no directory.
@@ -69,14 +69,15 @@ def requests_in(run_dir: Path, names: frozenset[str]) -> Iterator[tuple[Path, st
     if not run_dir.is_dir():
         raise ArtifactError(f"{run_dir} is not a directory")
     for path in _files_below(run_dir, lambda name: trial_coordinates(name) is not None):
+        coordinates = trial_coordinates(path.name) or ""
         try:
             content = json.loads(path.read_bytes())
             asked = content["config"].get("_aorta_collect") or []
             trial = str(content["trial_id"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        for collector in asked:
-            if collector in names:
+        for collector in sorted(names):
+            if collector in asked or (path.parent / receipt_name(coordinates, collector)).is_file():
                 yield path, trial, collector
 
 

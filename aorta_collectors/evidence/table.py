@@ -13,9 +13,9 @@ _UNBOUNDED = 10_000
 
 
 def render(findings: Sequence[Finding], out: TextIO) -> None:
-    """Write a table, then a line for each finding that is not satisfied. Nothing at all without findings.
+    """Write a table, then where the artifacts are and what is wrong, a line each. Nothing at all without findings.
 
-    Rows stay whole, however wide they are: a path that is wrapped can be neither copied nor grepped.
+    Lines stay whole, however wide they are: a path that is wrapped can be neither copied nor grepped.
     """
     from rich.console import Console
     from rich.table import Table
@@ -25,7 +25,7 @@ def render(findings: Sequence[Finding], out: TextIO) -> None:
         return
     console = Console(file=out, highlight=False, width=_UNBOUNDED)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("cell", "trial", "collector", "verdict", "first bad", "artifacts"):
+    for heading in ("cell", "trial", "collector", "verdict", "first bad"):
         table.add_column(heading, no_wrap=True)
     for finding in findings:
         color = "green" if finding.satisfied else "red"
@@ -35,25 +35,30 @@ def render(findings: Sequence[Finding], out: TextIO) -> None:
             Text(finding.collector),
             Text(finding.verdict.value, style=color),
             Text(first_bad(finding)),
-            Text(_shown(finding.artifacts) if finding.receipt is not None and finding.receipt.files else "-"),
         )
     console.print(Text("Evidence", style="bold"))
     console.print(table)
     for finding in findings:
+        place = f"{finding.cell}, trial {_trial_index(finding)}"
+        if finding.receipt is not None and finding.receipt.files:
+            console.print(Text(f"{place}: {_shown(finding.artifacts)}"))
         if not finding.satisfied:
-            place = f"{finding.cell}, trial {_trial_index(finding)}"
             console.print(Text(f"{place}: {finding.verdict.value}: {finding.reason} [{_shown(finding.trial_file)}]"))
 
 
 def first_bad(finding: Finding) -> str:
-    """Such as "step 38 bwd over_arch.model.1 huge"; "none" in captured evidence without a bad record, else "-"."""
+    """Such as "step 18 bwd over_arch.model.1 huge, inf from step 41"; "none" without a bad record; "-" unknown."""
     metrics: Mapping[str, Any] = finding.receipt.metrics if finding.receipt is not None else {}
     prefix = f"{finding.collector}_first_bad"
     step = metrics.get(f"{prefix}_step")
     if step is None:
         return "none" if metrics else "-"
     words = [metrics.get(f"{prefix}_{key}") for key in ("direction", "layer", "kind")]
-    return " ".join([f"step {step}", *(str(word) for word in words if word is not None)])
+    text = " ".join([f"step {step}", *(str(word) for word in words if word is not None)])
+    lost = metrics.get(f"{finding.collector}_first_nonfinite_step")
+    if lost is not None and words[-1] == "huge":
+        text += f", {metrics.get(f'{finding.collector}_first_nonfinite_kind')} from step {lost}"
+    return text
 
 
 def _trial_index(finding: Finding) -> str:

@@ -10,6 +10,9 @@ from aorta_collectors.api import Collector, Expected, Verdict, Verification
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.directory import Anchor, DirectoryMissing
 
+# What was seen before a process died is worth knowing.
+_READABLE = (Verdict.CAPTURED, Verdict.INCOMPLETE)
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -28,7 +31,7 @@ def check_artifacts(collector: Collector, anchor: Anchor, directory: Path, expec
             verification = collector.verify(artifacts, expected)
             files = dict(artifacts.sizes())
             sha256 = {name: artifacts.sha256(name) for name in files}
-            metrics = dict(collector.summarize(artifacts)) if verification.verdict is Verdict.CAPTURED else {}
+            metrics = dict(collector.summarize(artifacts)) if verification.verdict in _READABLE else {}
         return Checked(verification, files, sha256, metrics)
     except DirectoryMissing:
         reason = f"the artifact directory {directory.name} is gone: the program, or what it ran, removed it"

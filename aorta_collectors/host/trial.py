@@ -185,7 +185,7 @@ class Trial:
             self.verified(name)
             if not self.is_command and asked.checked is not None:
                 result.metrics.update(asked.checked.metrics)
-            receipt = self._receipt(asked)
+            receipt = self._receipt(asked, result)
             verdict, reason = Verdict(receipt.verdict), receipt.reason
             try:
                 self._write(receipt)
@@ -237,7 +237,7 @@ class Trial:
         identity = self._config.get("_aorta_results_root_id")
         return Anchor(root, (int(identity[0]), int(identity[1])) if identity else None)
 
-    def _receipt(self, asked: _Request) -> Receipt:
+    def _receipt(self, asked: _Request, result: Any) -> Receipt:
         assert asked.checked is not None
         checked = asked.checked
         verdict, reason = checked.verification.verdict, checked.verification.reason
@@ -247,6 +247,8 @@ class Trial:
         )
         if verdict is Verdict.CAPTURED and self._host_request.probe_extras and self._was_pruned(directory, checked):
             verdict, reason = Verdict.PRUNED, f"captured ({reason}), then removed by the recipe's retain: block"
+        if not verdict.satisfied and self.is_command and result.metrics.get("exit_code"):
+            reason += f" (the command exited with {result.metrics['exit_code']}; see stderr.log of the trial)"
         shown = asked.shown
         return Receipt(
             collector=asked.collector.name,

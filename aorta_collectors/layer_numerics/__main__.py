@@ -43,7 +43,7 @@ def main(words: list[str]) -> None:
         raise SystemExit(2)
     if os.environ.get(SWITCH_VARIABLE, "").lower() != "off":
         arm_when_torch_is_there(ARM_FUNCTION)
-    run_program(words)
+    run_program(words, "aorta_collectors.layer_numerics [--config spec.json]")
 
 
 def _refuse(message: str) -> None:

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from aorta_collectors.layer_numerics.names import OUR_VARIABLES
+from aorta_collectors.schema_check import load_schema, suggestion
+
 CHANNELS = ("act", "input", "igrad", "weight", "bias", "wgrad", "bgrad")
 _T = TypeVar("_T")
 
@@ -98,6 +101,7 @@ class Config:
             directory: What a relative path is meant from.
         """
         reader = _Reader(environ)
+        reader.warnings += _unknown(environ)
         flat = cls(
             groups=(reader.group(),),
             sample_every=reader.integer("NANLOG_SAMPLE_EVERY", cls.sample_every, minimum=1),
@@ -121,6 +125,20 @@ class Config:
             spec_error=error,
             warnings=tuple(reader.warnings),
         )
+
+
+def _unknown(environ: Mapping[str, str]) -> list[str]:
+    """What to say of NANLOG_* variables that are misspelt, or that only the stock logger has."""
+    known = load_schema("layer_numerics.options")["properties"]
+    warnings = []
+    for name in sorted(environ):
+        if not name.startswith("NANLOG_") or name in OUR_VARIABLES:
+            continue
+        if name not in known:
+            warnings.append(f"{name}: unknown, and ignored{suggestion(name, list(known))}")
+        elif "x-frontend" in known[name] and environ[name] not in ("", "0"):
+            warnings.append(f"{name}: not in this engine yet, and ignored; the stock logger has it")
+    return warnings
 
 
 def _spec_text(

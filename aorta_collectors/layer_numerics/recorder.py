@@ -33,6 +33,7 @@ class Recorder:
         # Steps that may still be wanted as run-up. Observations are small tuples; dictionaries are built on writing.
         self._run_up: deque[tuple[int, list[Observation]]] = deque(maxlen=config.pre_context or None)
         self.first_bad: dict[str, Any] | None = None
+        self.first_nonfinite: dict[str, Any] | None = None
         self.pre_context_flushed = False
         self.records_cut = 0
 
@@ -47,6 +48,10 @@ class Recorder:
         is_first = bool(bad) and self.first_bad is None
         if is_first:
             self._note_first(step, bad[0])
+        if bad and self.first_nonfinite is None:
+            lost = next((seen for seen in bad if seen.stats.nan_count or seen.stats.inf_count), None)
+            if lost is not None:
+                self.first_nonfinite = _fingerprint(step, lost)
         sampled = step % config.sample_every == 0
         if is_first and config.pre_context and not self.pre_context_flushed:
             self.pre_context_flushed = True
@@ -72,19 +77,9 @@ class Recorder:
         return is_first
 
     def _note_first(self, step: int, seen: Observation) -> None:
-        stats = seen.stats
-        kind = "nan" if stats.nan_count else "inf" if stats.inf_count else "huge"
-        self.first_bad = {
-            "step": step,
-            "layer": seen.site.layer,
-            "direction": seen.site.direction,
-            "kind": kind,
-            "matmul_calls_so_far": seen.calls,
-            "role": seen.site.role,
-            "param_name": seen.site.param,
-        }
+        self.first_bad = _fingerprint(step, seen)
         self._log(
-            f"FIRST BAD: step={step} layer={seen.site.layer} dir={seen.site.direction} kind={kind} "
+            f"FIRST BAD: step={step} layer={seen.site.layer} dir={seen.site.direction} kind={self.first_bad['kind']} "
             f"call#~{seen.calls} tf32={_tf32(seen)}"
         )
 
@@ -122,6 +117,19 @@ class Recorder:
             "numel": stats.numel,
             "bad": stats.bad,
         }
+
+
+def _fingerprint(step: int, seen: Observation) -> dict[str, Any]:
+    stats = seen.stats
+    return {
+        "step": step,
+        "layer": seen.site.layer,
+        "direction": seen.site.direction,
+        "kind": "nan" if stats.nan_count else "inf" if stats.inf_count else "huge",
+        "matmul_calls_so_far": seen.calls,
+        "role": seen.site.role,
+        "param_name": seen.site.param,
+    }
 
 
 def _is_bad(seen: Observation) -> bool:

@@ -75,6 +75,10 @@ class Session:
                     return
                 self._open()
                 self.log("WARNING: no PyTorch model was called, so nothing was observed")
+            if self.observer.errors:
+                self.log(
+                    f"WARNING: {self.observer.errors} tensor(s) not observed; the first: {self.observer.first_error}"
+                )
             self._write_summary()
             if self._records is not None:
                 self._records.close()

@@ -54,6 +54,7 @@ _NOTES = (
 def observed_fields(observer: Observer, roots: Sequence[RootInfo], roots_cut: int) -> dict[str, Any]:
     names = [name for root in roots for name in root.watched_names]
     unobserved, opaque = observer.unobserved()
+    unmatched = [index for index in range(observer.num_groups) if index not in observer.groups_matched]
     return {
         "steps_seen": observer.step,
         "matmul_calls_total": observer.calls,
@@ -68,6 +69,7 @@ def observed_fields(observer: Observer, roots: Sequence[RootInfo], roots_cut: in
         "watched_names": names,
         "unobserved_names": unobserved,
         "opaque_names": opaque,
+        "unmatched_groups": unmatched,
         "params_scanned": sum(root.params_scanned for root in roots),
         "grad_params_planned": sum(root.grad_params_planned for root in roots),
         "grad_records_stashed": observer.grads_observed,
@@ -81,6 +83,7 @@ def recorded_fields(recorder: Recorder) -> dict[str, Any]:
         "records_written": recorder.records_written,
         "records_cut": recorder.records_cut,
         "first_bad": recorder.first_bad,
+        "first_nonfinite": recorder.first_nonfinite,
         "pre_context_flushed": recorder.pre_context_flushed,
     }
 

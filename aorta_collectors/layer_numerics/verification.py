@@ -62,6 +62,12 @@ def summarize(artifacts: Artifacts) -> Mapping[str, float | int | str]:
         metrics["layer_numerics_first_bad_layer"] = first["layer"]
         metrics["layer_numerics_first_bad_direction"] = first["direction"]
         metrics["layer_numerics_first_bad_kind"] = first["kind"]
+    lost = [(summary["first_nonfinite"], summary["rank"]) for summary in summaries if summary.get("first_nonfinite")]
+    if lost:
+        first, rank = min(lost, key=lambda entry: (entry[0]["step"], entry[0]["matmul_calls_so_far"], entry[1]))
+        metrics["layer_numerics_first_nonfinite_step"] = first["step"]
+        metrics["layer_numerics_first_nonfinite_layer"] = first["layer"]
+        metrics["layer_numerics_first_nonfinite_kind"] = first["kind"]
     return metrics
 
 
@@ -75,6 +81,10 @@ def _check_configuration(process: Process, expected: Expected) -> None:
         if ("NANLOG_SPEC" in raw or "NANLOG_SPEC_FILE" in raw) and not summary.get("spec_applied"):
             raise Fault(Verdict.MISAPPLIED, f"{where}: the spec was not applied")
         return
+    if summary["watched_count"] and summary.get("unmatched_groups"):
+        index = summary["unmatched_groups"][0]
+        group = summary.get("config", {}).get("groups", [])[index : index + 1]
+        raise Fault(Verdict.MISAPPLIED, f"{where}: watch[{index}] matches no module: {group[0] if group else ''}")
     if summary.get("spec_present") != ("NANLOG_SPEC" in raw or "NANLOG_SPEC_FILE" in raw):
         raise Fault(
             Verdict.MISAPPLIED, f"{where}: spec_source is {summary.get('spec_source')}, which was not asked for"

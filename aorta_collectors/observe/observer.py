@@ -68,6 +68,7 @@ class Observer:
         self.grads_observed = 0
         self.optimizer_steps = 0
         self.modules_built = 0
+        self.groups_matched: set[int] = set()
         self._unobserved: list[str] = []
         self._opaque: dict[str, None] = {}
         self._fork_reported = False
@@ -115,6 +116,10 @@ class Observer:
         return os.getpid() != self._pid
 
     # -- finding roots and counting steps
+
+    @property
+    def num_groups(self) -> int:
+        return len(self._groups)
 
     @property
     def step(self) -> int:
@@ -204,6 +209,7 @@ class Observer:
         if not root.extend(self, self._calls, self._owners):
             # Modules that a forward makes for itself are no part of the model: look ever more rarely.
             root.next_look = 2 * self._clock.step
+        self.groups_matched |= root.groups_matched
         for part in root.opaque_parts():
             self._compiled(part)
         if root.is_scripted and root.has_parameters:

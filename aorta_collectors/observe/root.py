@@ -21,6 +21,7 @@ class Root:
     Attributes:
         covers: This root and those found earlier that turned out to lie inside it: its steps are theirs.
         changed: Whether a module got a new part since the last `extend`.
+        groups_matched: Indices of the watch groups that match anything below.
         next_look: Step from which an unknown module, met inside, is a reason to look through the model again.
     """
 
@@ -29,6 +30,7 @@ class Root:
         self.scanned_step = 0
         self.changed = True
         self.next_look = 0
+        self.groups_matched: set[int] = set()
         self.covers = [self]
         self.has_parameters = any(True for _ in module.parameters())
         # Weak, so that a model is freed when it would have been.
@@ -75,6 +77,7 @@ class Root:
             return False
         parts = dict(module.named_modules())
         for found in match(parts.items(), self._groups):
+            self.groups_matched |= found.groups
             if found.module in owners:
                 continue
             path = self._prefix + (found.path or "(root)")

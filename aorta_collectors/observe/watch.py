@@ -29,7 +29,7 @@ class WatchGroup:
     """One scope and the channels to read there.
 
     Attributes:
-        types: Class names; a module matches if its own class has one of them (`class_names`).
+        types: Class names; a module matches if its own class has one of them (`class_names`). "*" stands for any.
         names: Substrings; a module matches if its path below the root contains one of them.
         channels: Members of CHANNELS.
         stride: Hook every Nth matching module, in the order of named_modules().
@@ -41,16 +41,19 @@ class WatchGroup:
     stride: int = 1
 
     def matches(self, path: str, module: torch.nn.Module) -> bool:
-        return not class_names(module).isdisjoint(self.types) or any(name in path for name in self.names)
+        if "*" in self.types or not class_names(module).isdisjoint(self.types):
+            return True
+        return any(name in path for name in self.names)
 
 
 @dataclass(frozen=True)
 class Watched:
-    """A module to hook: its path below the root, and the union of the channels that the matching groups want."""
+    """A module to watch: its path below the root, the groups that match, and the union of the channels they want."""
 
     path: str
     module: torch.nn.Module
     channels: frozenset[str]
+    groups: frozenset[int] = frozenset()
 
 
 def match(named_modules: Iterable[tuple[str, torch.nn.Module]], groups: tuple[WatchGroup, ...]) -> Iterator[Watched]:
@@ -58,13 +61,15 @@ def match(named_modules: Iterable[tuple[str, torch.nn.Module]], groups: tuple[Wa
     seen = [0] * len(groups)
     for path, module in named_modules:
         channels: set[str] = set()
+        matching: set[int] = set()
         for index, group in enumerate(groups):
             if group.matches(path, module):
+                matching.add(index)
                 if seen[index] % group.stride == 0:
                     channels.update(group.channels)
                 seen[index] += 1
         if channels:
-            yield Watched(path, module, frozenset(channels))
+            yield Watched(path, module, frozenset(channels), frozenset(matching))
 
 
 def class_names(module: torch.nn.Module) -> set[str]:
