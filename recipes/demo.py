@@ -20,9 +20,8 @@ def main() -> int:
         *("--output", str(OUTPUT), "--", sys.executable, str(RECIPES / "dlrm_overflow.py")),
     ]
     print("$ aorta sweep run --recipe recipes/dlrm_overflow.yaml \\")
-    print(
-        "    --mitigations-file recipes/dlrm_overflow.mitigations.json -- python recipes/dlrm_overflow.py\n", flush=True
-    )
+    print("    --mitigations-file recipes/dlrm_overflow.mitigations.json --output demo_results \\")
+    print("    -- python recipes/dlrm_overflow.py\n", flush=True)
     # On stderr the host says which GPU tools this machine lacks; that is not the demo's subject.
     done = subprocess.run(sweep, check=False, stderr=subprocess.PIPE, text=True)
     if done.returncode:
@@ -33,9 +32,8 @@ def main() -> int:
     print("\n".join(line for line in matrix if line.startswith("|")))
     records = RUN / "none-none/_subprocess/trial_d0_m0_t0/layer_numerics/layers_rank0.jsonl"
     print(f"\nThe run-up and every bad value, a JSON line each: {records.relative_to(RECIPES.parent)}")
-    print(
-        f"Check the evidence again at any time: {(bin_dir / 'aorta-collectors').relative_to(RECIPES.parent)} verify {RUN.relative_to(RECIPES.parent)}"
-    )
+    command = (bin_dir / "aorta-collectors").relative_to(RECIPES.parent)
+    print(f"Check the evidence again at any time: {command} verify {RUN.relative_to(RECIPES.parent)}")
     return 0
 
 

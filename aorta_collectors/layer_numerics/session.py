@@ -76,9 +76,8 @@ class Session:
                 self._open()
                 self.log("WARNING: no PyTorch model was called, so nothing was observed")
             if self.observer.errors:
-                self.log(
-                    f"WARNING: {self.observer.errors} tensor(s) not observed; the first: {self.observer.first_error}"
-                )
+                errors, first = self.observer.errors, self.observer.first_error
+                self.log(f"WARNING: {errors} tensor(s) could not be observed; the first: {first}")
             self._write_summary()
             if self._records is not None:
                 self._records.close()

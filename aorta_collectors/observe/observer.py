@@ -25,7 +25,7 @@ from aorta_collectors.observe.root import Root
 from aorta_collectors.observe.watch import WatchGroup
 
 _PARAM_NUMEL = 50_000_000
-_NAMES = 1000  # of layers of models that are gone; a program may make models without end
+_NAMES = 1000  # of layers of models that are gone
 
 
 class Observer:
@@ -47,6 +47,7 @@ class Observer:
         max_param_numel: int = _PARAM_NUMEL,
     ) -> None:
         self._groups = groups
+        self.num_groups = len(groups)
         self._sink = sink
         self._threshold = threshold
         self._max_param_numel = max_param_numel
@@ -118,10 +119,6 @@ class Observer:
     # -- finding roots and counting steps
 
     @property
-    def num_groups(self) -> int:
-        return len(self._groups)
-
-    @property
     def step(self) -> int:
         """Steps begun so far."""
         return self._clock.step
@@ -184,9 +181,8 @@ class Observer:
 
     def _attach(self, module: nn.Module) -> Root:
         """Watch what is to be watched below `module` and is not yet; returns the root that owns it."""
-        owner = self._owners.get(module)
-        if owner is not None:
-            return owner
+        if module in self._owners:
+            return self._owners[module]
         if isinstance(module, nn.parallel.DistributedDataParallel) and module.module in self._owners:
             # DistributedModelParallel wraps dense parts of a model that has been attached already.
             return self._owners.setdefault(module, self._owners[module.module])
@@ -256,10 +252,7 @@ class Observer:
 
     def observe_gradient(self, site: Site, grad: Tensor) -> None:
         """A tensor hook: sees a gradient, returns None so that it stays what it is."""
-        try:
-            self.observe(site, grad)
-        except Exception as error:
-            self.failed(error)
+        self._guarded(self.observe, site, grad)
 
     def _optimizer_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         self._guarded(self._read_gradients, optimizer)

@@ -63,7 +63,7 @@ def _spoiled(run_dir: Path) -> dict[str, Any]:
 def test_a_good_run_is_satisfied_in_a_table(run_dir: Path) -> None:
     ran = _verify(run_dir).ok()
     assert "4 of 4 requests satisfied" in ran.out
-    rows = [line.split() for line in ran.out.splitlines() if "layer_numerics" in line]
+    rows = [line.split() for line in ran.out.splitlines() if " layer_numerics " in line]
     assert [row[0] for row in rows] == ["bare", "bare", "baseline", "baseline"]
     assert [row[3] for row in rows] == ["off", "off", "captured", "captured"]
     assert "step 1 fwd" in ran.out

@@ -121,7 +121,8 @@ def test_the_receipt_says_what_is_wrong(sweep: Sweep, name: str) -> None:
     assert first_error("receipt", receipt) is None
     assert receipt["verdict"] == verdict, receipt["reason"]
     assert reason in receipt["reason"]
-    assert receipt["metrics"] == {}
+    # What was seen before a process died is told; without evidence there is nothing to tell.
+    assert ("layer_numerics_steps" in receipt["metrics"]) == (verdict == "incomplete")
 
 
 @pytest.mark.parametrize("name", SPOILED)

@@ -60,6 +60,7 @@ def train(model, bad_step=0, steps=3, data=None):
 def replica(rank):
     dist.init_process_group("gloo", init_method="file://" + os.path.abspath("store"), rank=rank, world_size=2)
     train(nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 4))), bad_step=2 * rank)
+    dist.barrier()
     dist.destroy_process_group()
 
 
