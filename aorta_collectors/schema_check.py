@@ -28,19 +28,15 @@ def load_schema(name: str) -> dict[str, Any]:
     return loaded
 
 
-def check(name: str, value: Any, describe: str = "") -> None:
+def check(name: str, value: Any) -> None:
     """Check a decoded value against a schema.
-
-    Args:
-        describe: Path prefix of the value, such as "NANLOG_SPEC".
 
     Raises:
         OptionsError: With the path of the first fault and a sentence on what is allowed.
     """
     error = first_error(name, value)
     if error is not None:
-        path, message = error
-        raise OptionsError(": ".join(part for part in (describe, path) if part), message)
+        raise OptionsError(*error)
 
 
 def first_error(name: str, value: Any) -> tuple[str, str] | None:

@@ -119,7 +119,7 @@ class TestThirdParties:
             ["missing", {}],
             ["captured", {"beats": 5}],
             ["stale", {"beats": 5}],
-            ["captured", {"beats": 6}],
+            ["captured", {"beats": 5}],
         ]
 
     def test_a_collector_that_cannot_be_imported_is_named_with_its_cause_and_disturbs_nobody(

@@ -7,12 +7,8 @@ import os
 import sys
 from collections.abc import Mapping
 
+from aorta_collectors.environment import ARM_VARIABLE, ARMED_VARIABLE, SWITCH_VARIABLE
 from aorta_collectors.import_watch import ImportWatch
-
-ARM_VARIABLE = "AORTA_COLLECTORS_ARM"
-SWITCH_VARIABLE = "AORTA_COLLECTORS"
-#: "PID:names" of what has been armed in process PID. Children inherit it, and have another PID.
-ARMED_VARIABLE = "AORTA_COLLECTORS_ARMED"
 
 
 def arm_from_environment(environ: Mapping[str, str] | None = None) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import os
 import shutil
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta_collectors.api import Capture, Collector
+from aorta_collectors.environment import whole_number
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.directory import Anchor
 
@@ -37,8 +37,8 @@ class RankExchange:
 
     def __init__(self, key: str) -> None:
         self._key = f"aorta_collectors/{key}"
-        self.rank = _number("RANK", 0)
-        self.world_size = max(1, _number("WORLD_SIZE", 1))
+        self.rank = whole_number("RANK", 0)
+        self.world_size = max(1, whole_number("WORLD_SIZE", 1))
         self.is_first = self.rank == 0
         self._scratch: dict[str, Path] = {}
         self._run_ids: dict[str, str] = {}
@@ -110,10 +110,3 @@ def _store() -> Any:
     if not dist.is_available() or not dist.is_initialized():
         return None
     return distributed_c10d._get_default_store()
-
-
-def _number(name: str, default: int) -> int:
-    try:
-        return int(os.environ.get(name, default))
-    except ValueError:
-        return default

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-SWITCH_VARIABLE = "AORTA_COLLECTORS"
+from aorta_collectors.environment import SWITCH_VARIABLE
 
 
 def switched_off(environment: Mapping[str, str]) -> bool:

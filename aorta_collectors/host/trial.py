@@ -19,13 +19,14 @@ from typing import Any
 from aorta.run.collectors import _reset_output_dir, trusted_collector_anchor
 
 from aorta_collectors.api import Capture, Collector, Expected, Options, Verdict, Verification
+from aorta_collectors.environment import SWITCH_VARIABLE
 from aorta_collectors.errors import ArtifactError, CollectorsError, LaunchError
 from aorta_collectors.evidence.directory import Anchor
 from aorta_collectors.evidence.receipt import Receipt, receipt_name
 from aorta_collectors.evidence.trial import Checked, check_artifacts
 from aorta_collectors.host.attachment import Attachment
 from aorta_collectors.host.ranks import RankExchange
-from aorta_collectors.host.switch import SWITCH_VARIABLE, switched_off
+from aorta_collectors.host.switch import switched_off
 from aorta_collectors.host.verdicts import without_evidence
 from aorta_collectors.launch.value import Launch
 

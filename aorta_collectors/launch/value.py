@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from aorta_collectors.environment import ARM_VARIABLE
 from aorta_collectors.launch.parse import Target, find_target
 
-#: Names the functions that arm collectors in a child, as "module:function", separated by spaces.
-ARM_VARIABLE = "AORTA_COLLECTORS_ARM"
 FRONTEND_MODULE = "aorta_collectors.frontend"
 
 

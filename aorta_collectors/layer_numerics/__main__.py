@@ -7,7 +7,8 @@ import sys
 # there must not be taken for the standard library's while this is being imported.
 _first = [] if sys.flags.isolated or getattr(sys.flags, "safe_path", False) else [sys.path.pop(0)]
 
-from aorta_collectors.frontend.arming import SWITCH_VARIABLE, arm_when_torch_is_there  # noqa: E402
+from aorta_collectors.environment import SWITCH_VARIABLE  # noqa: E402
+from aorta_collectors.frontend.arming import arm_when_torch_is_there  # noqa: E402
 from aorta_collectors.frontend.program import USAGE, run_program  # noqa: E402
 from aorta_collectors.layer_numerics.names import ARM_FUNCTION, CONFIG_FILE_VARIABLE  # noqa: E402
 

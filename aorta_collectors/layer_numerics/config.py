@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aorta_collectors.layer_numerics.names import OUR_VARIABLES
+from aorta_collectors.observe.channels import CHANNELS
 from aorta_collectors.schema_check import load_schema, suggestion
 
-CHANNELS = ("act", "input", "igrad", "weight", "bias", "wgrad", "bgrad")
 _T = TypeVar("_T")
 
 # What the `tensors` of a spec's watch group mean in channels.

@@ -7,6 +7,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from aorta_collectors.environment import whole_number
+
 
 @dataclass(frozen=True)
 class Place:
@@ -36,14 +38,7 @@ def _rank_and_world_size() -> tuple[int, int]:
 
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
-    return _number("RANK", _number("LOCAL_RANK", 0)), max(1, _number("WORLD_SIZE", 1))
-
-
-def _number(name: str, default: int) -> int:
-    try:
-        return max(0, int(os.environ.get(name, default)))
-    except ValueError:
-        return default
+    return whole_number("RANK", whole_number("LOCAL_RANK", 0)), max(1, whole_number("WORLD_SIZE", 1))
 
 
 def _writable(directory: Path, run_id: str | None) -> tuple[Path, str]:

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 import torch
 
-#: The channels in the order in which a step passes them.
-CHANNELS = ("weight", "bias", "input", "act", "igrad", "wgrad", "bgrad")
-
 # Parameters of these are not scanned each step: a recommender's tables are most of its memory, and a step touches
 # a few rows of them. They are listed as skipped, so that "not scanned" is never read as "clean".
 EMBEDDING_TYPES = frozenset(
