@@ -44,7 +44,7 @@ for _ in range(2):
 
 #: SHAPE says what the program does besides calling one layer.
 PARENT = """
-import gc, os, subprocess, sys
+import atexit, os, subprocess, sys
 import torch
 import torch.distributed as dist
 from torch import nn
