@@ -46,7 +46,6 @@ def _load(name: str, package: str) -> Collector:
         [name],
         invoke_on_load=True,
         on_load_failure_callback=lambda _manager, _entry, error: failures.append(error),
-        warn_on_missing_entrypoint=False,
     )
     if failures:
         cause = failures[0]
