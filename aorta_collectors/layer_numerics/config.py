@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aorta_collectors.layer_numerics.names import OUR_VARIABLES
-from aorta_collectors.observe.channels import CHANNELS
+from aorta_collectors.observe.watch import CHANNELS, WatchGroup
 from aorta_collectors.schema_check import load_schema, suggestion
 
 _T = TypeVar("_T")
@@ -33,13 +33,10 @@ _DEFAULT_TYPES = ("Linear",)
 
 
 @dataclass(frozen=True)
-class Group:
-    """One watch group: a scope, its channels and its stride."""
+class Group(WatchGroup):
+    """A watch group with the default scope of NANLOG_WATCH_TYPES."""
 
-    names: tuple[str, ...] = ()
     types: tuple[str, ...] = _DEFAULT_TYPES
-    channels: tuple[str, ...] = ("act", "igrad")
-    stride: int = 1
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -20,7 +20,6 @@ from aorta_collectors.layer_numerics.summary import configured_fields, observed_
 from aorta_collectors.observe.files import RecordFile, SummaryFile
 from aorta_collectors.observe.observation import Observation, RootInfo
 from aorta_collectors.observe.observer import Observer
-from aorta_collectors.observe.watch import WatchGroup
 
 # A program that makes a model anew in each step must not fill the summary and its log with them.
 _ROOTS = 100
@@ -54,8 +53,9 @@ class Session:
         self._closed = False
         self._status = "running"
         self._ended_by: str | None = None
-        groups = tuple(WatchGroup(group.types, group.names, group.channels, group.stride) for group in config.groups)
-        self.observer = Observer(groups, self, threshold=config.huge_threshold, max_param_numel=config.max_param_numel)
+        self.observer = Observer(
+            config.groups, self, threshold=config.huge_threshold, max_param_numel=config.max_param_numel
+        )
 
     def arm(self) -> None:
         for warning in self._config.warnings:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
+# For annotations alone: a configuration made of watch groups can be checked where torch is not to be imported.
+if TYPE_CHECKING:
+    import torch
+
+#: The channels in the order in which a step passes them.
+CHANNELS = ("weight", "bias", "input", "act", "igrad", "wgrad", "bgrad")
 
 # Parameters of these are not scanned each step: a recommender's tables are most of its memory, and a step touches
 # a few rows of them. They are listed as skipped, so that "not scanned" is never read as "clean".
@@ -32,8 +38,8 @@ class WatchGroup:
         stride: Hook every Nth matching module, in the order of named_modules().
     """
 
-    types: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
     channels: tuple[str, ...] = ("act", "igrad")
     stride: int = 1
 

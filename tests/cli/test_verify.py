@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.host.support import Sweep, aorta, cell, once, sweep_workload, workload_recipe
+from tests.host.support import Sweep, aorta, inference_recipe, once, sweep_workload, workload_recipe
 from tests.support import Ran, run
 
 pytestmark = pytest.mark.sweep
@@ -22,14 +22,8 @@ RECEIPT = CELL / "receipt_d0_m0_t1_layer_numerics.json"
 
 
 def _build(directory: Path) -> Sweep:
-    recipe = workload_recipe(
-        directory / "r.yaml",
-        "inference",
-        trials=2,
-        steps=2,
-        cells=[cell("baseline"), cell("bare", "no_collectors")],
-        collect={"layer_numerics": {"NANLOG_SAMPLE_EVERY": "1", "NANLOG_HUGE_THRESHOLD": "0.000001"}},
-    )
+    options = {"NANLOG_SAMPLE_EVERY": "1", "NANLOG_HUGE_THRESHOLD": "0.000001"}
+    recipe = inference_recipe(directory / "r.yaml", options)
     return sweep_workload(directory, recipe)
 
 

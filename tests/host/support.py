@@ -127,6 +127,13 @@ def workload_recipe(path: Path, workload: str = "training", **content: Any) -> P
     return write_recipe(path, workload=workload, **{**defaults, **content})
 
 
+def inference_recipe(path: Path, options: Mapping[str, str]) -> Path:
+    """Two trials of `inference`, watched and uninstrumented."""
+    cells = [cell("baseline"), cell("bare", "no_collectors")]
+    collect = {"layer_numerics": dict(options)}
+    return workload_recipe(path, "inference", trials=2, steps=2, cells=cells, collect=collect)
+
+
 def probe_recipe(path: Path, axis: list[str] | None = None, **content: Any) -> Path:
     return write_recipe(path, mode="probe", mitigation_axis=axis or ["none"], diagnostic_axis=["none"], **content)
 

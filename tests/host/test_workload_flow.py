@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aorta_collectors.schema_check import first_error
-from tests.host.support import Sweep, cell, once, sweep_workload, workload_recipe
+from tests.host.support import Sweep, cell, inference_recipe, once, sweep_workload, workload_recipe
 from tests.support import records, summary
 
 pytestmark = pytest.mark.sweep
@@ -35,15 +35,7 @@ def _training(directory: Path) -> Sweep:
 
 
 def _inference(directory: Path) -> Sweep:
-    recipe = workload_recipe(
-        directory / "r.yaml",
-        "inference",
-        trials=2,
-        steps=2,
-        cells=[cell("baseline"), cell("bare", "no_collectors")],
-        collect={"layer_numerics": EVERY_STEP},
-    )
-    return sweep_workload(directory, recipe)
+    return sweep_workload(directory, inference_recipe(directory / "r.yaml", EVERY_STEP))
 
 
 @pytest.fixture(scope="module")

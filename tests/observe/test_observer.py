@@ -21,9 +21,8 @@ from torch.nn.utils.parametrizations import spectral_norm
 from torch.optim import optimizer as torch_optimizer
 from torch.utils.checkpoint import checkpoint
 
-from aorta_collectors.observe.channels import CHANNELS
 from aorta_collectors.observe.observer import Observer
-from aorta_collectors.observe.watch import WatchGroup
+from aorta_collectors.observe.watch import CHANNELS, WatchGroup
 from tests.observe.watching import EVERYTHING, LINEARS, Seen, one_process_group, train, two_layers, watching
 
 

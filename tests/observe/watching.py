@@ -9,10 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from aorta_collectors.observe.channels import CHANNELS
 from aorta_collectors.observe.observation import Observation, RootInfo
 from aorta_collectors.observe.observer import Observer
-from aorta_collectors.observe.watch import WatchGroup
+from aorta_collectors.observe.watch import CHANNELS, WatchGroup
 
 #: Every channel of every module, the root included: the empty string is in each path.
 EVERYTHING = WatchGroup(names=("",), channels=CHANNELS)
