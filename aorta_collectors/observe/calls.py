@@ -6,45 +6,54 @@ and shared as if it were not watched. While a model runs, a call of an unwatched
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.nn.modules import module as torch_module
 
+from aorta_collectors.observe.compiling.regions import watch_compiled_call
+from aorta_collectors.observe.trace import in_backward
 from aorta_collectors.observe.watched import WatchedModule
 
 _HAS_HOOKS = "_has_any_global_hook"
+Kwargs = Callable[[], "Mapping[str, Any] | None"]
 
 
 class ModuleCalls:
-    """Calls `entered(module)` before each module call that no other encloses, and the watched modules' own methods.
+    """Calls `entered` before each module call that no other encloses, and the watched modules' own methods.
 
     An outermost call that ended by KeyboardInterrupt, or another exception that is no Exception, passes torch's hooks
     by; the stack tells then whether it is still running. A call inside a backward pass, where activation
     checkpointing runs parts of a model again, is never an outermost one.
 
     Args:
+        entered: Called with a module, its positional arguments, and how to get at its keyword arguments.
+        left: Called when such a call has ended.
         is_part: Whether a module is known to be part of a larger one.
         met: Called with a module that is not, inside an outermost call: it may have been put into the running model.
     """
 
     def __init__(
         self,
-        entered: Callable[[nn.Module], None],
+        entered: Callable[[nn.Module, tuple[Any, ...], Kwargs], None],
+        left: Callable[[], None],
         is_part: Callable[[nn.Module], bool],
         met: Callable[[nn.Module, nn.Module], None],
     ) -> None:
         self._entered = entered
+        self._left = left
         self._is_part = is_part
         self._met = met
         self._watched: dict[int, WatchedModule] = {}
         self._current: nn.Module | None = None
         self._frame: FrameType | None = None
         self._handles: list[Any] = []
+        self._undo: list[Callable[[], None]] = []
         self._torchs_own: Any = None
 
     def start(self) -> None:
@@ -61,6 +70,9 @@ class ModuleCalls:
     def stop(self) -> None:
         for handle in self._handles:
             handle.remove()
+        for undo in self._undo:
+            undo()
+        self._undo = []
         if self._torchs_own is not None:
             setattr(torch_module, _HAS_HOOKS, self._torchs_own)
         for watched in self._watched.values():
@@ -72,6 +84,12 @@ class ModuleCalls:
     def watch(self, module: nn.Module, watched: WatchedModule) -> None:
         """From now on `watched` sees the calls of `module`, which it refers to weakly."""
         self._watched[id(module)] = watched
+
+    def watch_compiled(self, module: nn.Module) -> None:
+        """See the calls of `module`, whose compile() has been called: torch's hooks do not."""
+        undo = watch_compiled_call(module, self._compiled_begins, self._compiled_ended)
+        if undo is not None:
+            self._undo.append(undo)
 
     def of(self, module: nn.Module) -> WatchedModule | None:
         watched = self._watched.get(id(module))
@@ -88,39 +106,56 @@ class ModuleCalls:
         """Layers whose calls were to be looked at, and were not so far."""
         return [watched.path for watched in self._watched.values() if watched.unseen]
 
-    def _before(self, module: nn.Module, args: Any) -> Any:
-        if is_recording_program():
-            return None
+    def _before(self, module: nn.Module, args: Any) -> None:
+        if is_recording_program() or _is_compilers_own(module):
+            return
         frame = sys._getframe(1)
         current = self._current
         if current is None or module is current or not self._is_part(module):
             if self._is_outermost():
                 self._current, self._frame = module, frame.f_back
-                self._entered(module)
+                self._entered(module, args, functools.partial(_keywords, frame))
             elif current is not None:
                 self._met(module, current)
         watched = self.of(module)
-        if watched is None:
-            return None
-        # torch hands a global hook no keyword arguments; they are a variable of the function that calls it.
-        return watched.before(args, lambda: frame.f_locals.get("kwargs"))
+        if watched is not None:
+            watched.before(args, functools.partial(_keywords, frame))
+            if module._forward_hooks:
+                watched.defer(module)
 
     def _after(self, module: nn.Module, _args: Any, result: Any) -> None:
         # The compiler must not see what comes after this question: it would track the running model a second time.
-        if is_recording_program():
+        if is_recording_program() or _is_compilers_own(module):
             return
         watched = self.of(module)
-        if watched is not None:
+        if watched is not None and not watched.is_deferred:
             watched.after(result)
         if self._current is module:
             # After an exception torch calls from one frame further out.
             frame = sys._getframe(1)
             if frame.f_back is self._frame or frame is self._frame:
                 self._current = self._frame = None
+                self._left()
+
+    def _compiled_begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self._current is None and not in_backward():
+            self._current, self._frame = module, sys._getframe(1)
+            self._entered(module, args, lambda: kwargs)
+        watched = self.of(module)
+        if watched is not None:
+            watched.before(args, lambda: kwargs)
+
+    def _compiled_ended(self, module: nn.Module, result: Any) -> None:
+        watched = self.of(module)
+        if watched is not None:
+            watched.after(result)
+        if self._current is module and self._frame is sys._getframe(1):
+            self._current = self._frame = None
+            self._left()
 
     def _is_outermost(self) -> bool:
-        if torch._C._current_graph_task_id() != -1:
-            return False  # inside a backward pass
+        if in_backward():
+            return False
         if self._current is None:
             return True
         frame: FrameType | None = sys._getframe(2)
@@ -138,6 +173,26 @@ class ModuleCalls:
         return bool(torch_module._global_backward_pre_hooks or torch_module._global_backward_hooks)
 
 
+def _keywords(frame: FrameType) -> Any:
+    """torch hands a global hook no keyword arguments; they are a variable of the function that calls it."""
+    return frame.f_locals.get("kwargs")
+
+
+def _is_compilers_own(module: nn.Module) -> bool:
+    """Whether a module is a graph that Dynamo captured, or that its compiler made of it: no part of the program."""
+    if not isinstance(module, fx.GraphModule):
+        return False
+    # The second is what AOTAutograd calls its graphs; nobody can write such a class.
+    return "dynamo_flat_name_to_original_fqn" in module.meta or type(module).__name__ == "<lambda>"
+
+
 def is_recording_program() -> bool:
     """Whether torch is turning the program into a graph: what a hook does now would become part of it."""
-    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return True
+    return torch._C._len_torch_dispatch_stack() > 0 and _is_tracing_operations()
+
+
+def _is_tracing_operations() -> bool:
+    """Whether torch.fx writes each operation down, as make_fx does."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None

@@ -2,13 +2,13 @@
 
 torch's own full backward hook wraps the module's inputs *and outputs* in a custom autograd function. That makes an
 in-place operation on the output (a following ReLU(inplace=True)) an error, and breaks `query is key` tests, which
-select another kernel. So the gradient is read from a tensor hook instead, on one of two tensors:
+select another kernel. An alias of the input would change the order in which autograd adds up contributions, and with it
+the last bits of a second derivative. So the graph stays as it is, and the gradient is read at one of two places:
 
-* For a module whose forward uses its input exactly once, the input is passed on as `x.view_as(x)`. A view is an
-  ordinary differentiable alias, and its gradient is this module's contribution alone, as the stock logger has it.
-* For any other module, an alias would change the order in which autograd adds up contributions, and with it the last
-  bits of the loss. There the hook sits on the input itself and sees the gradient of that tensor from all its uses,
-  which is the module's own wherever nothing else consumes the tensor.
+* For a module whose forward uses its input exactly once, where that use hands it on (`contributions`): this module's
+  contribution alone, as the stock logger has it.
+* For any other module, at the input itself: the gradient of that tensor from all its uses, which is the module's own
+  wherever nothing else consumes the tensor.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import unserializable_hook
 
-# Modules whose forward reads its first argument once and never returns it, since what comes out would be a view then
-# (Identity, a Dropout in evaluation, anything in place). Compared by the forward function, so that a subclass which
-# overrides forward falls back to the tensor's own hook.
+# Modules whose forward reads its first argument once and never returns it (Identity, a Dropout in evaluation, anything
+# in place). Compared by the forward function, so that a subclass which overrides forward falls back to the tensor's own
+# hook.
 _SINGLE_USE: tuple[type[nn.Module], ...] = (
     nn.Linear,
     nn.Conv1d,
@@ -51,25 +52,21 @@ def uses_input_once(module: nn.Module) -> bool:
     return type(module).forward in _SINGLE_USE_FORWARDS
 
 
-def hook_input(
-    tensor: Tensor, args: tuple[Any, ...], alias: bool, hook: Callable[[Tensor], None]
-) -> tuple[tuple[Any, ...] | None, Any]:
-    """Have `hook` called with the gradient of `tensor`, an input that requires grad.
+def hook_gradient(tensor: Tensor, hook: Callable[[Tensor], None]) -> Any:
+    """Have `hook` called with the gradient of `tensor`, which requires grad; returns the handle of the hook."""
 
-    Returns:
-        (new args, None) where the input is passed on as a view, else (None, the handle of the hook on the input).
-    """
-    if alias and args and args[0] is tensor and type(tensor) is Tensor:
-        view = tensor.view_as(tensor)
-        _register(view, hook)
-        return (view, *args[1:]), None
-    return None, _register(tensor, hook)
+    # A leaf keeps its hooks, and torch warns of them when it is saved, unless they say that they need not be.
+    def outside_of_compilers(grad: Tensor) -> None:
+        if not torch.compiler.is_compiling():  # as compiled autograd does
+            hook(grad)
 
-
-def _register(tensor: Tensor, hook: Callable[[Tensor], None]) -> Any:
     register: Any = tensor.register_hook
-    return register(hook)
+    unserializable: Any = unserializable_hook
+    return register(unserializable(outside_of_compilers))
 
 
 def wants_gradient(tensor: Tensor) -> bool:
-    return tensor.requires_grad and torch.is_grad_enabled()
+    # Inside vmap and the like a tensor takes no hooks.
+    if not tensor.requires_grad or not torch.is_grad_enabled():
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)

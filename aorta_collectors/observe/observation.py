@@ -2,41 +2,107 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
 from aorta_collectors.observe.reduce import Stats
 
+if TYPE_CHECKING:
+    from aorta_collectors.observe.trace import StepTrace
+
 
 class Site:
-    """A place where a tensor is read each step: a layer, a direction and a role. Made once, at attach."""
+    """A place where a tensor is read each step. Made once, when it is first needed.
 
-    __slots__ = ("direction", "from_prev_step", "is_flow", "layer", "param", "role")
+    Attributes:
+        layer: Path of the module below the root as torch names it.
+        module_path: The same without the segments that wrappers add.
+        direction: fwd, bwd, param, grad or pipeline.
+        role: Channel, or track, sparse, loss, buffer.
+        param: Name of the parameter, for those.
+        tensor_path: Which tensor of a structured value, such as [0].mask; empty where the value is the tensor.
+        bounds: Allowed range, or None.
+        num_values: Parameters and buffers of the module; None where it has parts, with more of them.
+        recorded: Whether anybody asked for records of it. The others serve to find the origin of a bad value alone.
+    """
 
-    def __init__(self, layer: str, direction: str, role: str, param: str = "") -> None:
+    __slots__ = (
+        "bounds",
+        "direction",
+        "from_prev_step",
+        "is_flow",
+        "layer",
+        "module_path",
+        "num_values",
+        "param",
+        "recorded",
+        "role",
+        "tensor_path",
+    )
+
+    def __init__(
+        self,
+        layer: str,
+        direction: str,
+        role: str,
+        param: str = "",
+        *,
+        module_path: str | None = None,
+        tensor_path: str = "",
+        bounds: tuple[float, float] | None = None,
+        recorded: bool = True,
+        is_flow: bool | None = None,
+        num_values: int | None = None,
+    ) -> None:
         self.layer = layer
+        self.module_path = layer if module_path is None else module_path
         self.direction = direction
         self.role = role
         self.param = param
+        self.tensor_path = tensor_path
+        self.bounds = bounds
+        self.recorded = recorded
+        self.num_values = num_values
         # Values are read at the start of a step, so they are what the previous step left.
         self.from_prev_step = role in ("weight", "bias")
         # Only these advance the call counter, so that it can be lined up with a GEMM tool's "call #N".
-        self.is_flow = role in ("act", "igrad")
+        self.is_flow = role in ("act", "igrad") if is_flow is None else is_flow
+
+
+class Moment(NamedTuple):
+    """When a tensor was read; shared by all that is read at that time.
+
+    Attributes:
+        phase: Stage of the batch: copy, sparse_start, sparse_wait, forward.
+        batch_id: Number of the batch, counted from 1 as they come in; None where no tensor is followed.
+        checkpoint: The module after whose call a followed tensor was read again.
+        invocation: Number of the call of the module within the step, counted from 1; 0 for what is no call.
+        recompute: Whether activation checkpointing was running the module again.
+        optimizer_step: Optimizer steps taken so far.
+    """
+
+    phase: str = "forward"
+    batch_id: int | None = None
+    checkpoint: str = ""
+    invocation: int = 0
+    recompute: bool = False
+    optimizer_step: int = 0
 
 
 class Observation(NamedTuple):
-    """A tensor as it was at one moment.
+    """One look at one tensor.
 
     Attributes:
-        site: Where.
-        shape: Of the tensor as the program has it.
-        dtype: Likewise.
-        calls: Activations and input gradients seen so far in this process, this one included.
+        shape, dtype: Of the tensor as the program has it.
+        calls: Activations and input gradients seen so far, this one included.
         time: time.monotonic() in seconds.
         numel: Elements read.
-        low, high: The range, where `reduced` is None (a clean tensor).
-        reduced: Full statistics, or a device row that still has to come to the host; None for a clean tensor.
+        low, high: Finite range of a clean tensor; meaningless once `reduced` says more.
+        reduced: None for a tensor that was found clean in one pass, its Stats otherwise; the row still on the device
+            until the step is drained.
+        extra: Further fields of the record: addresses, metadata of a sparse tensor.
     """
 
     site: Site
@@ -48,6 +114,8 @@ class Observation(NamedTuple):
     low: float
     high: float
     reduced: Stats | torch.Tensor | None
+    moment: Moment
+    extra: Mapping[str, Any] | None = None
 
     @property
     def stats(self) -> Stats:
@@ -57,6 +125,10 @@ class Observation(NamedTuple):
         if isinstance(self.reduced, Stats):
             return self.reduced
         raise TypeError("this observation has not been drained yet")
+
+    @property
+    def is_bad(self) -> bool:
+        return self.reduced is not None and self.stats.bad
 
 
 class RootInfo(NamedTuple):
@@ -81,5 +153,5 @@ class Sink(Protocol):
     def forked(self) -> None:
         """A forked child of this process trains a model, where nothing is observed. Called in the child, once."""
 
-    def observed(self, step: int, observations: list[Observation]) -> None:
-        """All that was seen in step `step`, in the order in which it was seen; every `stats` is readable."""
+    def observed(self, trace: StepTrace) -> None:
+        """All that was seen in a step, in the order in which it was seen."""

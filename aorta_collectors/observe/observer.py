@@ -7,71 +7,82 @@ number is drawn, no gradient is changed. What goes wrong inside a hook is counte
 from __future__ import annotations
 
 import os
-import time
-import weakref
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from aorta_collectors.observe.builders import BuildWatch
-from aorta_collectors.observe.calls import ModuleCalls
+from aorta_collectors.observe.calls import Kwargs, ModuleCalls
 from aorta_collectors.observe.clock import StepClock
-from aorta_collectors.observe.observation import Observation, Sink, Site
-from aorta_collectors.observe.reduce import read_rows, readable, reduce_later, reduce_now
-from aorta_collectors.observe.root import Root
-from aorta_collectors.observe.watch import WatchGroup
+from aorta_collectors.observe.compiling.inside import InsideWatch
+from aorta_collectors.observe.followed.following import Following
+from aorta_collectors.observe.followed.side_stream import SideStream
+from aorta_collectors.observe.limits import Ranges
+from aorta_collectors.observe.observation import Moment, Sink, Site
+from aorta_collectors.observe.reader import Reader
+from aorta_collectors.observe.request import Request
+from aorta_collectors.observe.roots import Roots
+from aorta_collectors.observe.tensors import tensors_of_call
+from aorta_collectors.observe.trace import CallTrace, StepTrace
+from aorta_collectors.observe.training import TrainingWatch
 
-_PARAM_NUMEL = 50_000_000
-_NAMES = 1000  # of layers of models that are gone
+# Tensors of one step; a program that calls its model once and then runs backward for ever makes more.
+_MOST_PENDING = 100_000
 
 
 class Observer:
     """Watches the models of this process between `arm` and `disarm`; both may be called many times.
 
     Args:
-        groups: What to watch.
+        request: What to look at.
         sink: Where observations go.
-        threshold: |x| above it counts as huge.
-        max_param_numel: Parameters with more elements are not scanned, and listed as skipped.
+        log: Where to say, once, what cannot be done as it was asked.
     """
 
-    def __init__(
-        self,
-        groups: tuple[WatchGroup, ...],
-        sink: Sink,
-        *,
-        threshold: float = 1e10,
-        max_param_numel: int = _PARAM_NUMEL,
-    ) -> None:
-        self._groups = groups
-        self.num_groups = len(groups)
+    def __init__(self, request: Request, sink: Sink, log: Callable[[str], None] = lambda message: None) -> None:
+        self._request = request
+        self.num_groups = len(request.groups)
         self._sink = sink
-        self._threshold = threshold
-        self._max_param_numel = max_param_numel
         self._clock = StepClock()
-        self._calls = ModuleCalls(self._entered, self._is_part, self._met)
+        self._calls = ModuleCalls(self._entered, self._left, self._is_part, self._met)
         self._builds = BuildWatch(self._built, self._compiled)
-        self._optimizer_hook: Any = None
-        self._registration_hooks: list[Any] = []
-        self._last_built = 0
+        self._ranges = Ranges(request.bounds)
+        self.reader = Reader(
+            request.threshold,
+            headroom=request.headroom,
+            addresses=request.addresses,
+            locate=request.locate,
+            keep=request.keep_bad,
+        )
+        self.following = Following(
+            request.follows,
+            self,
+            most=request.follow_most,
+            sparse=request.sparse,
+            sparse_heavy=request.sparse_heavy,
+            log=log,
+        )
+        self.training = TrainingWatch(request, self, lambda: self.roots, self._gradient_arrived)
+        self.calls_traced = CallTrace(self.training.gradient_of_token) if request.origin else None
+        self._inside = (
+            InsideWatch(self.calls_traced, self._path_of, self.failed) if self.calls_traced is not None else None
+        )
+        self.roots: Roots = Roots(
+            request,
+            self,
+            self._calls,
+            self._clock,
+            entries_at=self.following.entries_at,
+            observe_gradient=self.training.gradient_of_parameter if request.origin else None,
+            attached=sink.attached,
+        )
         self._armed = False
         self._pid = 0
-        self._pending: list[Observation] = []
-        self._roots: list[Root] = []
-        self._owners: weakref.WeakKeyDictionary[nn.Module, Root] = weakref.WeakKeyDictionary()
-        self._roots_found = 0
-        self.calls = 0
-        self.tensors_observed = 0
-        self.tensors_unreadable = 0
-        self.grads_observed = 0
-        self.optimizer_steps = 0
-        self.modules_built = 0
-        self.groups_matched: set[int] = set()
-        self._unobserved: list[str] = []
-        self._opaque: dict[str, None] = {}
+        self._moments: dict[tuple[int, bool, int], Moment] = {}
         self._fork_reported = False
         self.errors = 0
         self.first_error: str | None = None
@@ -85,133 +96,121 @@ class Observer:
         self._pid = os.getpid()
         self._calls.start()
         self._builds.start()
-        self._registration_hooks = [
-            nn.modules.module.register_module_module_registration_hook(self._part_registered),
-            nn.modules.module.register_module_parameter_registration_hook(self._registered),
-        ]
-        if any({"wgrad", "bgrad"} & set(group.channels) for group in self._groups):
-            self._optimizer_hook = register_optimizer_step_pre_hook(self._optimizer_step)
+        self.roots.start()
+        self.following.start()
+        self.training.start()
+        if self._inside is not None:
+            self._inside.start()
 
     def disarm(self) -> None:
         """Drain the last step and leave no hook behind."""
         if not self._armed:
             return
+        if not self.in_forked_child and self.calls_traced is not None:
+            # What a hand-written optimizer did to the parameters in the last step shows in no later one.
+            for root in self.roots:
+                self.guarded(self._read, root.last_values())
         self._armed = False
-        self._unobserved += self._calls.unseen()
+        self.roots.stop()
         self._calls.stop()
         self._builds.stop()
-        for hook in (*self._registration_hooks, self._optimizer_hook):
-            if hook is not None:
-                hook.remove()
-        self._registration_hooks, self._optimizer_hook = [], None
-        for root in self._roots:
-            root.close()
-        self._roots.clear()
-        self._owners.clear()
+        self.following.stop()
+        self.training.stop()
+        if self._inside is not None:
+            self._inside.stop()
         self._clock.forget()
-        self._guarded(self._drain)
+        self.guarded(self._drain)
+        if self.calls_traced is not None:
+            self.calls_traced.close()
 
     @property
     def in_forked_child(self) -> bool:
         """Whether this is a fork of the armed process (a data loader's worker): it must not write evidence."""
         return os.getpid() != self._pid
 
-    # -- finding roots and counting steps
+    # -- roots and steps
 
     @property
     def step(self) -> int:
         """Steps begun so far."""
         return self._clock.step
 
-    def _registered(self, module: nn.Module, _name: str, _part: Any) -> None:
-        """A module got a part or a parameter; those of one module usually come in a row."""
-        if id(module) != self._last_built:
-            self._last_built = id(module)
-            self.modules_built += 1
-
-    def _part_registered(self, module: nn.Module, name: str, part: nn.Module | None) -> None:
-        self._registered(module, name, part)
-        owner = self._owners.get(module)
-        if owner is not None:
-            owner.changed = True
-        if name == "_orig_mod" and part is not None:
-            self._compiled(part)  # torch.compile(part) wraps it so
-
-    def _compiled(self, module: nn.Module) -> None:
-        """torch.compile has taken a module over; what is watched inside is not seen from now on."""
-        for part in module.modules():
-            watched = self._calls.of(part)
-            if watched is not None:
-                self._opaque[watched.path] = None
-
     def _is_part(self, module: nn.Module) -> bool:
-        owner = self._owners.get(module)
-        return owner is not None and not owner.is_root(module)
+        return self.roots.is_part(module)
+
+    def _met(self, module: nn.Module, running: nn.Module) -> None:
+        self.guarded(self.roots.met, module, running)
 
     def _built(self, module: nn.Module) -> None:
         if not self.in_forked_child:
-            self._guarded(self._attach, module)
+            self.guarded(self.roots.owner_of, module)
 
-    def _met(self, module: nn.Module, running: nn.Module) -> None:
-        """A module that no root has is called inside `running`, into which it may have been put just now."""
-        owner = self._owners.get(running)
-        if module not in self._owners and owner is not None and self._clock.step >= owner.next_look:
-            self._guarded(self._extend, owner)
+    def _compiled(self, module: nn.Module) -> None:
+        self.guarded(self.roots.compiled, module)
+        self.guarded(self._calls.watch_compiled, module)
 
-    def _entered(self, module: nn.Module) -> None:
+    def _path_of(self, module: nn.Module) -> str | None:
+        watched = self._calls.of(module)
+        return watched.module_path if watched is not None else None
+
+    def _gradient_arrived(self, grad: Tensor) -> None:
+        if self._inside is not None:
+            self._inside.gradient(grad)
+
+    def _entered(self, module: nn.Module, args: tuple[Any, ...], kwargs: Kwargs) -> None:
         if self.in_forked_child:
-            self._guarded(self._report_fork, module)
+            self.guarded(self._report_fork, module)
         # A parametrized layer computes its weight by calling a module, on its own even while it is built.
         elif not isinstance(module, ParametrizationList):
-            self._guarded(self._enter, module)
+            self.guarded(self._enter, module, args, kwargs)
 
-    def _enter(self, module: nn.Module) -> None:
-        owner = self._owners.get(module) or self._attach(module)
-        if self._clock.begins_step(module, owner):
-            self._guarded(self._drain)
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Kwargs) -> None:
+        owner = self.roots.owner_of(module)
+        begins = self._clock.begins_step(module, owner)
+        if begins:
+            self.guarded(self._drain)
             self._clock.step += 1
-            self._guarded(self._sink.entered, self._clock.step)
+            self.guarded(self._sink.entered, self._clock.step)
+            if self._request.follows:
+                self.guarded(self.following.entered, module, args, kwargs() or {})
+            self._moments.clear()
+            self.training.begin_step()
+        if self.calls_traced is not None:
+            beside = not begins and not owner.has_parameters
+            criterion = beside and self._computes_loss(module, args, kwargs)
+            self.calls_traced.outermost(self._clock.step, criterion=criterion, beside=beside)
         for root in owner.covers:
             if root.changed:
-                self._extend(root)
+                self.roots.extend(root)
             if root.scanned_step != self._clock.step:
                 root.scanned_step = self._clock.step
-                for site, param in root.values():
-                    self._guarded(self.observe, site, param)
+                self._read(root.values())
 
-    def _attach(self, module: nn.Module) -> Root:
-        """Watch what is to be watched below `module` and is not yet; returns the root that owns it."""
-        if module in self._owners:
-            return self._owners[module]
-        if isinstance(module, nn.parallel.DistributedDataParallel) and module.module in self._owners:
-            # DistributedModelParallel wraps dense parts of a model that has been attached already.
-            return self._owners.setdefault(module, self._owners[module.module])
-        number = self._roots_found + 1
-        label = type(module).__name__ + (f"#{number}" if number > 1 else "")
-        prefix = f"{label}." if number > 1 else ""
-        root = Root(label, module, self._groups, prefix, self._max_param_numel)
-        inner = {id(found): found for part in module.modules() if (found := self._owners.get(part)) is not None}
-        root.covers.extend(inner.values())
-        self._extend(root)
-        # A program may make a loss module, or a whole model, anew in each step: only living roots are kept.
-        if root.has_parameters or root.watched_anything:
-            self._roots_found = number
-            self._roots = [*(earlier for earlier in self._roots if earlier.is_alive), root]
-            self._unobserved += self._calls.forget_dead()[: _NAMES - len(self._unobserved)]
-        return root
+    def _computes_loss(self, module: nn.Module, args: tuple[Any, ...], kwargs: Kwargs) -> bool:
+        """Of a module without parameters, called beside the model: whether it takes what the model gave out."""
+        trace = self.calls_traced
+        if isinstance(module, nn.modules.loss._Loss) or trace is None:
+            return True
+        return any(
+            tensor.grad_fn is not None or trace.is_given_out(tensor) for _, tensor in tensors_of_call(args, kwargs())
+        )
 
-    def _extend(self, root: Root) -> None:
-        before = root.num_watched
-        if not root.extend(self, self._calls, self._owners):
-            # Modules that a forward makes for itself are no part of the model: look ever more rarely.
-            root.next_look = 2 * self._clock.step
-        self.groups_matched |= root.groups_matched
-        for part in root.opaque_parts():
-            self._compiled(part)
-        if root.is_scripted and root.has_parameters:
-            self._opaque[root.label] = None
-        if root.num_watched != before and (root.has_parameters or root.watched_anything):
-            self._sink.attached(root.info())
+    def not_looked_at(self) -> list[str]:
+        """What was not looked at for the origin of a bad value: parameters by name, compiled code in words."""
+        return [*self.roots.unscanned, *(self._inside.unseen() if self._inside is not None else [])]
+
+    def drain_if_long(self, *, is_long: bool) -> None:
+        """Hand on what was seen though no step has begun, in a program that calls no model any more."""
+        if is_long or len(self.reader) > _MOST_PENDING:
+            self.guarded(self._drain)
+
+    def _left(self) -> None:
+        self.following.left()
+
+    def _read(self, values: Iterable[tuple[Site, Tensor]]) -> None:
+        moment = self.moment(0, False)
+        for site, tensor in values:
+            self.guarded(self.observe, site, tensor, moment)
 
     def _report_fork(self, module: nn.Module) -> None:
         """A forked child that trains is a hole in the evidence; a data loader's worker is none."""
@@ -219,73 +218,67 @@ class Observer:
             self._fork_reported = True
             self._sink.forked()
 
-    def unobserved(self) -> tuple[list[str], list[str]]:
-        """(watched layers whose calls were never seen, layers that torch.compile or TorchScript runs unseen).
-
-        A layer may have been seen in an eager call and then be compiled.
-        """
-        return [*self._unobserved, *self._calls.unseen()], list(self._opaque)
-
     # -- observing
 
-    def observe(self, site: Site, tensor: Tensor) -> None:
-        """Look at `tensor` now. On an accelerator nothing is waited for; the row is read when the step is drained."""
+    def observe(
+        self,
+        site: Site,
+        tensor: Tensor,
+        moment: Moment,
+        extra: Mapping[str, Any] | None = None,
+        side: SideStream | None = None,
+    ) -> int | None:
+        """Look at `tensor` now; returns its index within the step, None if it was passed over."""
         if not self._armed or self.in_forked_child:
-            return  # the backward pass of a step that ended after disarming
-        plain = readable(tensor)
-        if plain is None:
-            self.tensors_unreadable += 1
-            return
-        if site.is_flow:
-            self.calls += 1
-        low = high = 0.0
-        reduced: Any
-        if plain.device.type == "cpu":
-            low, high, reduced = reduce_now(plain, self._threshold)
-        else:
-            reduced = reduce_later(plain, self._threshold)
-        self._pending.append(
-            Observation(
-                site, tensor.shape, tensor.dtype, self.calls, time.monotonic(), plain.numel(), low, high, reduced
-            )
-        )
+            return None  # the backward pass of a step that ended after disarming
+        if site.direction == "pipeline":
+            moment = moment._replace(optimizer_step=self.training.num_steps)
+        return self.reader.observe(site, tensor, moment, extra, side)
 
-    def observe_gradient(self, site: Site, grad: Tensor) -> None:
-        """A tensor hook: sees a gradient, returns None so that it stays what it is."""
-        self._guarded(self.observe, site, grad)
+    def may_be_masked(self, index: int) -> bool:
+        """Whether an observation of this step shows -Inf as masks do, or cannot be known yet."""
+        return self.reader.may_be_masked(index)
 
-    def _optimizer_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
-        self._guarded(self._read_gradients, optimizer)
+    def passed_over(self, layer: str, reason: str) -> None:
+        """Something of a layer was not looked at."""
+        self.reader.pass_over(layer, reason)
 
-    def _read_gradients(self, optimizer: torch.optim.Optimizer) -> None:
-        self.optimizer_steps += 1
-        for group in optimizer.param_groups:
-            for param in group["params"]:
-                grad = param.grad
-                if grad is None:
-                    continue
-                for root in self._roots:
-                    site = root.gradient_site(param)
-                    if site is not None:
-                        self._guarded(self.observe, site, grad)
-                        self.grads_observed += 1
-                        break
+    def moment(self, invocation: int, recompute: bool) -> Moment:
+        steps = self.training.num_steps
+        key = (invocation, recompute, steps)
+        moment = self._moments.get(key)
+        if moment is None:
+            batch = self.following.batch_id
+            moment = self._moments[key] = Moment("forward", batch, "", invocation, recompute, steps)
+        return moment
+
+    def bounds_of(self, layer: str) -> tuple[float, float] | None:
+        return self._ranges.of(layer)
+
+    @property
+    def unmatched_bounds(self) -> list[str]:
+        """Patterns of ranges that no name of a layer or a followed tensor contains."""
+        return [bound.pattern for bound in self._ranges.unmatched]
+
+    def followed_at(self, layer: str, entries: tuple[int, ...]) -> None:
+        self.following.after(layer, entries)
 
     def _drain(self) -> None:
-        pending, self._pending = self._pending, []
-        if not pending:
-            return
-        self.tensors_observed += len(pending)
-        rows = [(index, seen) for index, seen in enumerate(pending) if isinstance(seen.reduced, Tensor)]
-        if rows:
-            stats = read_rows([(seen.numel, seen.reduced) for _, seen in rows])  # type: ignore[misc]
-            for (index, seen), entry in zip(rows, stats, strict=True):
-                pending[index] = seen._replace(reduced=entry)
-        self._sink.observed(self._clock.step, pending)
+        observations, tensors = self.reader.drain()
+        marks = self.calls_traced.take_marks() if self.calls_traced is not None else {}
+        outcome = self.training.take()
+        inside = self._inside.backward if self._inside is not None else None
+        if self._inside is not None:
+            self._inside.begin_step()
+        if observations:
+            self._sink.observed(
+                StepTrace(self._clock.step, observations, marks, outcome, tensors, inside, self.roots.unscanned)
+            )
 
     # -- failing softly
 
-    def _guarded(self, function: Any, *args: Any) -> None:
+    def guarded(self, function: Any, *args: Any) -> None:
+        """Call `function`, whose errors are ours and not the program's."""
         try:
             function(*args)
         except Exception as error:
@@ -295,4 +288,6 @@ class Observer:
         """Count an error of ours. The program goes on as if nothing had been there."""
         self.errors += 1
         if self.first_error is None:
-            self.first_error = f"{type(error).__name__}: {error}"
+            place = traceback.extract_tb(error.__traceback__)[-1:]
+            where = "".join(f" ({os.path.basename(frame.filename)}:{frame.lineno})" for frame in place)
+            self.first_error = f"{type(error).__name__}: {error}{where}"

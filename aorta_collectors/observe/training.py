@@ -1,0 +1,174 @@
+"""What a training step does outside of module calls: the loss, gradients on their way back, the optimizer's update."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from aorta_collectors.observe.backward import BackwardWatch
+from aorta_collectors.observe.observation import Moment, Site
+from aorta_collectors.observe.optimizers import OptimizerWatch
+from aorta_collectors.observe.request import Request
+from aorta_collectors.observe.root import Root
+from aorta_collectors.observe.trace import CallTrace, Mark, Outcome, Token
+
+LOSS_LAYER = "(loss)"
+
+
+class TrainingEye(Protocol):
+    """What looks at the tensors (the observer)."""
+
+    @property
+    def calls_traced(self) -> CallTrace | None: ...
+    def observe(self, site: Site, tensor: Tensor, moment: Moment) -> int | None: ...
+    def moment(self, invocation: int, recompute: bool) -> Moment: ...
+    def bounds_of(self, layer: str) -> tuple[float, float] | None: ...
+    def guarded(self, function: Any, *args: Any) -> None: ...
+    def drain_if_long(self, *, is_long: bool) -> None: ...
+
+
+class TrainingWatch:
+    """Shows gradients to the eye at the optimizer's step, and where an origin is wanted all the rest.
+
+    Args:
+        roots: Called for the roots whose parameters count.
+        arrived: Called with each gradient that backward has computed, after it has been looked at.
+
+    Attributes:
+        reads_gradients: Whether records of gradients were asked for.
+        grads_observed: How many were made.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        eye: TrainingEye,
+        roots: Callable[[], Iterable[Root]],
+        arrived: Callable[[Tensor], None],
+    ) -> None:
+        self._eye = eye
+        self._roots = roots
+        self._arrived = arrived
+        self._origin = request.origin
+        self.reads_gradients = any({"wgrad", "bgrad"} & set(group.channels) for group in request.groups)
+        self.grads_observed = 0
+        self._optimizers = OptimizerWatch(
+            functools.partial(eye.guarded, self._read_gradients) if request.origin or self.reads_gradients else None,
+            functools.partial(eye.guarded, self._optimizer_ended),
+        )
+        self._backwards = BackwardWatch(
+            functools.partial(eye.guarded, self._backward_began),
+            functools.partial(eye.guarded, self._asked),
+            functools.partial(eye.guarded, self._derived),
+            functools.partial(eye.guarded, self._scaled),
+            self._scaler_skipped,
+            lambda: self.num_steps,
+        )
+        self._loss = Site(LOSS_LAYER, "fwd", "loss", bounds=eye.bounds_of(LOSS_LAYER) if request.origin else None)
+        self._differentiated = Site(LOSS_LAYER, "fwd", "loss", tensor_path="differentiated", recorded=False)
+        self._unscaled = Site(LOSS_LAYER, "fwd", "loss", tensor_path="unscaled", recorded=False)
+        self._skips: list[tuple[int, Sequence[Tensor]]] = []
+        self._is_scaled = False
+        self._stepped_in_step: set[int] = set()
+
+    def start(self) -> None:
+        self._optimizers.start()
+        if self._origin:
+            self._backwards.start()
+
+    def stop(self) -> None:
+        self._optimizers.stop()
+        self._backwards.stop()
+
+    def begin_step(self) -> None:
+        self._optimizers.forget()
+        self._stepped_in_step.clear()
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps taken so far."""
+        return self._optimizers.num_steps
+
+    def take(self) -> Outcome:
+        """What became of the gradients since this was last asked."""
+        skips, self._skips = self._skips, []
+        skipped = frozenset(
+            optimizer for optimizer, found in skips if not found or any(float(tensor) for tensor in found)
+        )
+        stepped = self._optimizers.take() - skipped
+        scaled, self._is_scaled = self._is_scaled, False
+        return Outcome(scaled, skipped, stepped)
+
+    def gradient_of_token(self, site: Site, token: Token, grad: Tensor) -> None:
+        """Backward has computed the gradient of a tensor that passed between modules."""
+        self._eye.guarded(self._mark_gradient, site, token, grad)
+
+    def gradient_of_parameter(self, site: Site, grad: Tensor) -> None:
+        """Backward has computed a parameter's gradient, or summed it up with earlier ones."""
+        self._eye.guarded(self._eye.observe, site, grad, self._eye.moment(0, False))
+        if site.direction == "bwd":
+            self._eye.guarded(self._arrived, grad)
+
+    def _mark_gradient(self, site: Site, token: Token, grad: Tensor) -> None:
+        index = self._eye.observe(site, grad, self._eye.moment(0, False))
+        trace = self._eye.calls_traced
+        if index is not None and trace is not None:
+            trace.mark(index, Mark(token=token))
+        self._arrived(grad)
+
+    def _backward_began(self, tensors: Sequence[Tensor]) -> None:
+        self._eye.drain_if_long(is_long=False)
+        self._look(self._loss, tensors)
+
+    def _asked(self, tensors: Sequence[Tensor]) -> None:
+        self._look(self._differentiated, tensors)
+
+    def _look(self, site: Site, tensors: Sequence[Tensor]) -> None:
+        for tensor in tensors:
+            self._eye.guarded(self._eye.observe, site, tensor, self._eye.moment(0, False))
+
+    def _derived(self, gradients: Sequence[Tensor]) -> None:
+        trace = self._eye.calls_traced
+        if trace is not None:
+            for gradient in gradients:
+                trace.derived(gradient)
+
+    def _scaled(self, outputs: Any) -> None:
+        self._is_scaled = True
+        if isinstance(outputs, Tensor):
+            self._eye.observe(self._unscaled, outputs, self._eye.moment(0, False))
+
+    def _scaler_skipped(self, optimizer: Any, found: Sequence[Tensor]) -> None:
+        self._skips.append((id(optimizer), found))
+
+    def _read_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        """Read the gradients that an optimizer is about to use."""
+        moment = self._eye.moment(0, False)
+        for param in _parameters(optimizer):
+            site = next(filter(None, (root.gradient_site(param) for root in self._roots())), None)
+            if site is not None and param.grad is not None:
+                self._eye.guarded(self._eye.observe, site, param.grad, moment)
+                self.grads_observed += site.recorded
+
+    def _optimizer_ended(self, optimizer: torch.optim.Optimizer) -> None:
+        if self._origin:
+            self._read_updates(optimizer)
+        # The same one twice in a step: the models' calls are not seen, and no new step will begin.
+        self._eye.drain_if_long(is_long=id(optimizer) in self._stepped_in_step)
+        self._stepped_in_step.add(id(optimizer))
+
+    def _read_updates(self, optimizer: torch.optim.Optimizer) -> None:
+        """Read what an optimizer has made of the parameters."""
+        moment = self._eye.moment(0, False)
+        for param in _parameters(optimizer):
+            site = next(filter(None, (root.update_site(param) for root in self._roots())), None)
+            if site is not None:
+                self._eye.guarded(self._eye.observe, site, param, moment)
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [param for group in optimizer.param_groups for param in group["params"]]
