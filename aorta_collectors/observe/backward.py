@@ -1,0 +1,123 @@
+"""Noticing when a backward pass begins, what is derived by one, and when a GradScaler skips an optimizer's step."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aorta_collectors.observe.trace import in_backward
+
+
+class BackwardWatch:
+    """Stands around torch.autograd's two functions and two methods of GradScaler, and always calls through.
+
+    Args:
+        began: Called before a backward pass with the tensors that it starts from.
+        asked: Called with tensors whose gradients are asked for without a backward pass, and with gradients that a
+            backward pass is given to start from.
+        derived: Called with gradients that the program has asked for and can take gradients of in turn.
+        scaled: Called with what a GradScaler is given to scale.
+        skipped: Called when a GradScaler did not let an optimizer step; with the optimizer, and the tensors that tell
+            whether it did, where only the device knows.
+        num_steps: Optimizer steps taken so far.
+    """
+
+    def __init__(
+        self,
+        began: Callable[[Sequence[Tensor]], None],
+        asked: Callable[[Sequence[Tensor]], None],
+        derived: Callable[[Sequence[Tensor]], None],
+        scaled: Callable[[Any], None],
+        skipped: Callable[[Any, Sequence[Tensor]], None],
+        num_steps: Callable[[], int],
+    ) -> None:
+        self._began = began
+        self._asked = asked
+        self._derived = derived
+        self._scaled = scaled
+        self._skipped = skipped
+        self._num_steps = num_steps
+        self._patches: list[tuple[Any, str, Any, Any]] = []
+
+    def start(self) -> None:
+        scaler = torch.amp.grad_scaler.GradScaler
+        self._patch(torch.autograd, "backward", self._around_backward)
+        self._patch(torch.autograd, "grad", self._around_grad)
+        self._patch(scaler, "scale", self._around_scale)
+        self._patch(scaler, "step", self._around_step)
+
+    def stop(self) -> None:
+        for owner, name, original, ours in self._patches:
+            # Somebody may have wrapped it after us: theirs stays, and ours falls silent.
+            if vars(owner).get(name) is ours:
+                setattr(owner, name, original)
+        self._patches = []
+
+    def _patch(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
+        original = vars(owner)[name]
+        ours = functools.wraps(original)(around(original))
+        self._patches.append((owner, name, original, ours))
+        setattr(owner, name, ours)
+
+    def _around_backward(self, original: Any) -> Any:
+        def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
+            # Activation checkpointing calls it inside a backward pass.
+            if self._patches and not torch.compiler.is_compiling() and not in_backward():
+                tensors, grad_tensors = _kept(tensors), _kept(grad_tensors)
+                self._began(_listed(tensors))
+                self._asked(_listed(grad_tensors))
+            return original(tensors, grad_tensors, *args, **kwargs)
+
+        return backward
+
+    def _around_grad(self, original: Any) -> Any:
+        def grad(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._patches and not torch.compiler.is_compiling() and not in_backward():
+                outputs = _kept(outputs)
+                self._asked(_listed(outputs))
+            gradients = original(outputs, *args, **kwargs)
+            if self._patches and not torch.compiler.is_compiling():
+                differentiable = [found for found in gradients if isinstance(found, Tensor) and found.requires_grad]
+                if differentiable:
+                    self._derived(differentiable)
+            return gradients
+
+        return grad
+
+    def _around_scale(self, original: Any) -> Any:
+        def scale(scaler: Any, outputs: Any) -> Any:
+            if self._patches and not torch.compiler.is_compiling():
+                self._scaled(outputs)
+            return original(scaler, outputs)
+
+        return scale
+
+    def _around_step(self, original: Any) -> Any:
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before = self._num_steps()
+            result = original(scaler, optimizer, *args, **kwargs)
+            if self._patches:
+                if self._num_steps() == before:
+                    self._skipped(optimizer, ())
+                elif getattr(optimizer, "_step_supports_amp_scaling", False):
+                    # A fused optimizer is called all the same, and skips on the device.
+                    state = scaler._per_optimizer_states.get(id(optimizer), {})
+                    self._skipped(optimizer, list(state.get("found_inf_per_device", {}).values()))
+            return result
+
+        return step
+
+
+def _kept(tensors: Any) -> Any:
+    """`tensors`, to be looked at more than once: an iterator is used up by that."""
+    return tuple(tensors) if isinstance(tensors, Iterator) else tensors
+
+
+def _listed(tensors: Any) -> list[Tensor]:
+    if isinstance(tensors, Tensor):
+        return [tensors]
+    return [tensor for tensor in tensors if isinstance(tensor, Tensor)] if isinstance(tensors, (tuple, list)) else []

@@ -1,0 +1,1 @@
+"""Looking into what torch.compile runs, where no module's hook does."""
