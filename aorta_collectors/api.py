@@ -180,6 +180,10 @@ class Collector(ABC):
 
         return decode(raw, self.schema, jsonschema.Draft202012Validator(self.schema))
 
+    def recall(self, raw: Mapping[str, str]) -> Options:
+        """Decode the options that a receipt has kept. What they refer to, a file say, may be gone by now."""
+        return self.validate(raw)
+
     def check_in_process(self, options: Options) -> None:  # noqa: B027  (nothing to check is the common case)
         """Raise OptionsError if these options cannot be honoured for a workload inside the host's process."""
 

@@ -20,19 +20,19 @@ Generated from `schemas/` by `tools/reference.py`; a test holds it to them.
 def page() -> str:
     options = load_schema("layer_numerics.options")
     spec = load_schema("layer_numerics.spec")
-    native = {name: entry for name, entry in options["properties"].items() if "x-frontend" not in entry}
-    stock = {name: entry for name, entry in options["properties"].items() if "x-frontend" in entry}
+    both = {name: entry for name, entry in options["properties"].items() if "x-frontend" not in entry}
+    native = {name: entry for name, entry in options["properties"].items() if "x-frontend" in entry}
     parts = [
         _HEAD,
         "## The collect: block\n",
         options["description"] + "\n",
-        *_table(native, default=True),
+        *_table(both, default=True),
         "\nThe sweep owns `NANLOG_DIR`. Alone it names the output directory, by default `nan_logger_out`.\n",
-        "### With `frontend: aorta` only\n",
-        "The native engine refuses these; the stock logger has them.\n",
-        *_table(stock, default=True),
+        "### Of the native engine only\n",
+        "`frontend: aorta` refuses these: the stock logger does not have them.\n",
+        *_table(native, default=True),
         "\n## NANLOG_SPEC\n",
-        spec["description"] + " `follow` and `diagnostics` need `frontend: aorta`.\n",
+        spec["description"] + " `origin` is the native engine's only.\n",
         *_table(spec["properties"]),
         "\n### An entry of watch\n",
         *_table(spec["properties"]["watch"]["items"]["properties"], defs=spec["$defs"]),

@@ -142,7 +142,7 @@ def _again(run_dir: Path, finding: Finding, load: Callable[[str], Collector]) ->
         return finding
     try:
         collector = load(finding.collector)
-        expected = Expected(collector.validate(dict(receipt.options)), frozenset(receipt.run_ids), receipt.route)
+        expected = Expected(collector.recall(dict(receipt.options)), frozenset(receipt.run_ids), receipt.route)
     except CollectorsError as error:
         return replace(finding, verdict=Verdict.INVALID, reason=str(error))
     checked = check_artifacts(collector, Anchor(run_dir), finding.artifacts, expected)

@@ -47,18 +47,30 @@ def render(findings: Sequence[Finding], out: TextIO) -> None:
 
 
 def first_bad(finding: Finding) -> str:
-    """Such as "step 18 bwd over_arch.model.1 huge, inf from step 41"; "none" without a bad record; "-" unknown."""
+    """Such as "step 18 bwd over_arch.model.1 huge, inf from step 41"; "none" without a bad record; "-" unknown.
+
+    Of a followed tensor, where in its batch's life that was; and the origin, where one is known.
+    """
     metrics: Mapping[str, Any] = finding.receipt.metrics if finding.receipt is not None else {}
     prefix = f"{finding.collector}_first_bad"
     step = metrics.get(f"{prefix}_step")
-    if step is None:
+    stage = metrics.get(f"{finding.collector}_origin_stage")
+    if step is None and stage is None:
         return "none" if metrics else "-"
-    words = [metrics.get(f"{prefix}_{key}") for key in ("direction", "layer", "kind")]
-    text = " ".join([f"step {step}", *(str(word) for word in words if word is not None)])
-    lost = metrics.get(f"{finding.collector}_first_nonfinite_step")
-    if lost is not None and words[-1] == "huge":
-        text += f", {metrics.get(f'{finding.collector}_first_nonfinite_kind')} from step {lost}"
-    return text
+    parts = []
+    if step is not None:
+        words = [metrics.get(f"{prefix}_{key}") for key in ("direction", "layer", "kind")]
+        parts.append(" ".join([f"step {step}", *(str(word) for word in words if word is not None)]))
+        lost = metrics.get(f"{finding.collector}_first_nonfinite_step")
+        if lost is not None and words[-1] == "huge":
+            parts.append(f"{metrics.get(f'{finding.collector}_first_nonfinite_kind')} from step {lost}")
+    for key, text in (("phase", "at {}"), ("checkpoint", "after {}"), ("batch_id", "batch {}")):
+        if f"{prefix}_{key}" in metrics:
+            parts.append(text.format(metrics[f"{prefix}_{key}"]))
+    if stage not in (None, "unknown"):
+        place = (metrics.get(f"{finding.collector}_origin_{key}") for key in ("module", "step"))
+        parts.append("origin {} {} in step {}".format(stage, *place))
+    return ", ".join(parts)
 
 
 def _trial_index(finding: Finding) -> str:

@@ -21,9 +21,11 @@ from aorta_collectors.api import (
 )
 from aorta_collectors.import_watch import ImportWatch
 from aorta_collectors.layer_numerics.config import Config
+from aorta_collectors.layer_numerics.flat import OPTIONS_SCHEMA
+from aorta_collectors.layer_numerics.metrics import summarize
 from aorta_collectors.layer_numerics.names import ARM_FUNCTION, CONFIG_FILE_VARIABLE, RUN_ID_VARIABLE
-from aorta_collectors.layer_numerics.support import OPTIONS_SCHEMA, check_flat, check_spec
-from aorta_collectors.layer_numerics.verification import summarize, verify
+from aorta_collectors.layer_numerics.support import check_flat, check_spec
+from aorta_collectors.layer_numerics.verification import verify
 from aorta_collectors.options import decode, parse_object
 from aorta_collectors.schema_check import load_schema, validator
 
@@ -43,14 +45,16 @@ class LayerNumerics(Collector):
             raise OptionsError("NANLOG_DIR", "the sweep sets it, one directory a trial; remove it")
         options = decode(raw, self.schema, validator(OPTIONS_SCHEMA))
         native = options.values.get("frontend", "native") == "native"
-        if native:
-            check_flat(options)
+        check_flat(options, native=native)
         for variable, spec in _specs(options):
             try:
                 check_spec(spec, native=native)
             except OptionsError as error:
                 raise OptionsError(f"{variable}: {error.path}" if error.path else variable, error.message) from None
         return options
+
+    def recall(self, raw: Mapping[str, str]) -> Options:
+        return decode(raw, self.schema, validator(OPTIONS_SCHEMA))
 
     def check_in_process(self, options: Options) -> None:
         if options.values.get("frontend") == "aorta":

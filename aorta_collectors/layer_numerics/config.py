@@ -7,54 +7,45 @@ sweep the same text has been validated when the recipe was loaded, and verificat
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from aorta_collectors.layer_numerics.names import OUR_VARIABLES
-from aorta_collectors.observe.watch import CHANNELS, WatchGroup
-from aorta_collectors.schema_check import load_schema, suggestion
-
-_T = TypeVar("_T")
-
-# What the `tensors` of a spec's watch group mean in channels.
-_SPEC_TENSORS = {
-    "input": ("input",),
-    "output": ("act",),
-    "weight": ("weight",),
-    "bias": ("bias",),
-    "igrad": ("igrad",),
-    "grad": ("igrad", "wgrad", "bgrad"),
-}
-_DEFAULT_TYPES = ("Linear",)
-
-
-@dataclass(frozen=True)
-class Group(WatchGroup):
-    """A watch group with the default scope of NANLOG_WATCH_TYPES."""
-
-    types: tuple[str, ...] = _DEFAULT_TYPES
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "names": list(self.names),
-            "types": list(self.types),
-            "channels": sorted(self.channels),
-            "stride": self.stride,
-        }
+from aorta_collectors.layer_numerics.flat import read_flat
+from aorta_collectors.layer_numerics.spec import OWNED, find_spec, parse_spec, read_spec
+from aorta_collectors.observe.followed.entry import FollowEntry
+from aorta_collectors.observe.limits import Bound
+from aorta_collectors.observe.watch import WatchGroup
 
 
 @dataclass(frozen=True)
 class Config:
-    """What is in force. Defaults are those of the reference table."""
+    """What is in force. Defaults are those of the reference table.
 
-    groups: tuple[Group, ...] = (Group(),)
+    Attributes:
+        groups: What is watched; empty where a follow is all that was asked for.
+        bounds: Allowed ranges by layer, the first that matches; a range of a follow entry stands in the entry.
+        huge_threshold: |x| above it counts as huge, in the tensor's own unit.
+        huge_headroom: Bits: an element of a floating tensor beyond finfo.max / 2**bits counts as huge too; None is off.
+        track_max: Most tensors of a batch that are followed.
+        origin: Read on every module what names the origin of the first bad value.
+        spec_source: Which structured spec was asked for; it is in force unless `spec_error` says why not.
+    """
+
+    groups: tuple[WatchGroup, ...] = (WatchGroup(types=("Linear",)),)
+    follows: tuple[FollowEntry, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    diagnostics: frozenset[str] = frozenset()
+    sparse: bool = False
+    sparse_heavy: bool = False
+    track_max: int = 64
+    origin: bool = False
     sample_every: int = 50
     pre_context: int = 0
     huge_threshold: float = 1e10
+    huge_headroom: float | None = None
     max_records: int = 200_000
     max_param_numel: int = 50_000_000
     stop_on_first: bool = False
@@ -75,13 +66,61 @@ class Config:
     def types(self) -> list[str]:
         return list(dict.fromkeys(name for group in self.groups for name in group.types))
 
+    @property
+    def pipeline(self) -> bool:
+        """Whether the pipeline's stages are to be wrapped."""
+        return any(entry.stages for entry in self.follows)
+
+    @property
+    def stage_reads(self) -> bool:
+        return any(entry.side_stream for entry in self.follows)
+
+    @property
+    def track_attr(self) -> list[str]:
+        return list(dict.fromkeys(entry.tensor for entry in self.follows))
+
+    @property
+    def track_every_layer(self) -> bool:
+        return any(entry.modules is not None for entry in self.follows)
+
+    @property
+    def track_layer_stride(self) -> int:
+        """The stride of the first follow that has modules; each keeps its own."""
+        return next((entry.modules.stride for entry in self.follows if entry.modules is not None), 1)
+
+    @property
+    def bound_all(self) -> tuple[float, float] | None:
+        """The range that holds where no pattern matches."""
+        return next(((bound.low, bound.high) for bound in self.bounds if not bound.pattern), None)
+
     def describe(self) -> dict[str, Any]:
-        """Plain JSON of all that changes what is recorded."""
+        """Plain JSON of all that changes what is recorded; null is the open end of a range."""
         return {
-            "groups": [group.describe() for group in self.groups],
+            "groups": [
+                {**_scope(group), "channels": sorted(group.channels), "stride": group.stride} for group in self.groups
+            ],
+            "follows": [
+                {
+                    "tensor": entry.tensor,
+                    "stages": entry.stages,
+                    "side_stream": entry.side_stream,
+                    "modules": entry.modules and {**_scope(entry.modules), "stride": entry.modules.stride},
+                    "bounds": entry.bounds and list(entry.bounds),
+                }
+                for entry in self.follows
+            ],
+            "bounds": [
+                {"pattern": bound.pattern, "lo": _finite(bound.low), "hi": _finite(bound.high)} for bound in self.bounds
+            ],
+            "diagnostics": sorted(self.diagnostics),
+            "sparse": self.sparse,
+            "sparse_heavy": self.sparse_heavy,
+            "track_max": self.track_max,
+            "origin": self.origin,
             "sample_every": self.sample_every,
             "pre_context": self.pre_context,
             "huge_threshold": self.huge_threshold,
+            "huge_headroom": self.huge_headroom,
             "max_records": self.max_records,
             "max_param_numel": self.max_param_numel,
             "stop_on_first": self.stop_on_first,
@@ -97,144 +136,31 @@ class Config:
             config_file: The path given with --config, which wins over NANLOG_SPEC_FILE, NANLOG_SPEC and flat variables.
             directory: What a relative path is meant from.
         """
-        reader = _Reader(environ)
-        reader.warnings += _unknown(environ)
-        flat = cls(
-            groups=(reader.group(),),
-            sample_every=reader.integer("NANLOG_SAMPLE_EVERY", cls.sample_every, minimum=1),
-            pre_context=reader.integer("NANLOG_PRE_CONTEXT", cls.pre_context, minimum=0),
-            huge_threshold=reader.threshold("NANLOG_HUGE_THRESHOLD", cls.huge_threshold),
-            max_records=reader.integer("NANLOG_MAX_RECORDS", cls.max_records, minimum=0),
-            max_param_numel=reader.integer("NANLOG_MAX_PARAM_NUMEL", cls.max_param_numel, minimum=0),
-            stop_on_first=environ.get("NANLOG_STOP_ON_FIRST", "0") == "1",
-            verbose=environ.get("NANLOG_VERBOSE", "0") == "1",
-        )
-        source, text, error = _spec_text(environ, config_file, directory)
+        source, text, error = find_spec(environ, config_file, directory)
         spec: dict[str, Any] = {}
         if source is not None and error is None:
-            spec, error = _parse_spec(text)
-        if error is not None:
-            reader.warnings.append(f"{source}: {error}; using the flat NANLOG_* variables instead")
-        return replace(
-            flat,
-            **(_from_spec(spec) if source is not None and error is None else {}),
-            spec_source=source,
-            spec_error=error,
-            warnings=tuple(reader.warnings),
-        )
+            spec, error = parse_spec(text)
+        if source is None or error is not None:
+            fields, warnings = read_flat(environ)
+            if error is not None:
+                warnings.append(f"{source}: {error}; using the flat NANLOG_* variables instead")
+        else:
+            fields, warnings = read_flat({name: value for name, value in environ.items() if name not in OWNED})
+            changes, more = read_spec(spec)
+            fields.update(changes)
+            warnings += more
+            ignored = sorted(name for name in OWNED if environ.get(name, "").strip() not in ("", "0"))
+            if ignored:
+                warnings.append(f"{source} is in force; ignored: {', '.join(ignored)}")
+        if fields["sparse"] and not fields["follows"]:
+            warnings.append("NANLOG_SPARSE: no effect without a follow")
+        return cls(**fields, spec_source=source, spec_error=error, warnings=tuple(warnings))
 
 
-def _unknown(environ: Mapping[str, str]) -> list[str]:
-    """What to say of NANLOG_* variables that are misspelt, or that only the stock logger has."""
-    known = load_schema("layer_numerics.options")["properties"]
-    warnings = []
-    for name in sorted(environ):
-        if not name.startswith("NANLOG_") or name in OUR_VARIABLES:
-            continue
-        if name not in known:
-            warnings.append(f"{name}: unknown, and ignored{suggestion(name, list(known))}")
-        elif "x-frontend" in known[name] and environ[name] not in ("", "0"):
-            warnings.append(f"{name}: not in this engine yet, and ignored; the stock logger has it")
-    return warnings
+def _scope(group: WatchGroup) -> dict[str, list[str]]:
+    return {"names": list(group.names), "types": list(group.types)}
 
 
-def _spec_text(
-    environ: Mapping[str, str], config_file: str | None, directory: Path
-) -> tuple[str | None, str, str | None]:
-    """(source, text, error): which structured spec was requested, and its text if that could be read."""
-    path = config_file or environ.get("NANLOG_SPEC_FILE", "").strip()
-    if path:
-        source = f"{'--config' if config_file else 'NANLOG_SPEC_FILE'}={path}"
-        try:
-            return source, (directory / path).read_text(encoding="utf-8"), None
-        except (OSError, ValueError) as error:
-            return source, "", f"cannot be read ({error})"
-    if environ.get("NANLOG_SPEC", "").strip():
-        return "NANLOG_SPEC", environ["NANLOG_SPEC"], None
-    return None, "", None
-
-
-def _parse_spec(text: str) -> tuple[dict[str, Any], str | None]:
-    """(spec, error): the spec, checked against its schema and against what this engine can do."""
-    from aorta_collectors.errors import OptionsError
-    from aorta_collectors.options import parse_object
-
-    try:
-        spec = parse_object("", text)
-        from aorta_collectors.layer_numerics.support import check_spec
-
-        check_spec(spec)
-    except OptionsError as error:
-        return {}, str(error)
-    except ImportError as error:
-        return {}, f"cannot be checked here, since {error.name} is not installed"
-    return spec, None
-
-
-def _from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes that a valid spec makes to the flat configuration."""
-    changes: dict[str, Any] = {}
-    if spec.get("watch"):
-        changes["groups"] = tuple(_watch_group(entry) for entry in spec["watch"])
-    for key in ("sample_every", "pre_context"):
-        if key in spec:
-            changes[key] = int(spec[key])
-    return changes
-
-
-def _watch_group(entry: Mapping[str, Any]) -> Group:
-    scope = entry.get("scope", {"types": list(_DEFAULT_TYPES)})
-    channels = dict.fromkeys(channel for tensor in entry["tensors"] for channel in _SPEC_TENSORS[tensor])
-    return Group(
-        names=tuple(scope.get("names", ())),
-        types=tuple(scope.get("types", ())),
-        channels=tuple(channels),
-        stride=int(entry.get("stride", 1)),
-    )
-
-
-class _Reader:
-    """Reads variables one by one; what does not parse becomes a warning and the default."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-        self.warnings: list[str] = []
-
-    def group(self) -> Group:
-        names = self._list("NANLOG_WATCH_NAMES", "")
-        # Naming a layer must not pull in every Linear as well.
-        types = self._list("NANLOG_WATCH_TYPES", "" if names else ",".join(_DEFAULT_TYPES))
-        asked = self._list("NANLOG_CHANNELS", "act,igrad")
-        channels = tuple(channel for channel in asked if channel in CHANNELS)
-        if len(channels) != len(asked):
-            unknown = sorted(set(asked) - set(CHANNELS))
-            self.warnings.append(f"NANLOG_CHANNELS: {unknown} ignored; valid: {', '.join(CHANNELS)}")
-        return Group(names, types, channels, self.integer("NANLOG_WATCH_STRIDE", 1, minimum=1))
-
-    def integer(self, name: str, default: int, minimum: int) -> int:
-        return self._number(name, default, int, lambda value: value >= minimum, f"an integer >= {minimum}")
-
-    def threshold(self, name: str, default: float) -> float:
-        return self._number(
-            name, default, float, lambda value: value > 0 and math.isfinite(value), "a finite number > 0"
-        )
-
-    def _number(
-        self, name: str, default: _T, parse: Callable[[str], _T], allowed: Callable[[_T], bool], noun: str
-    ) -> _T:
-        text = self._environ.get(name, "").strip()
-        if not text:
-            return default
-        value: _T | None
-        try:
-            value = parse(text)
-        except ValueError:
-            value = None
-        if value is None or not allowed(value):
-            self.warnings.append(f"{name}: must be {noun}, got {json.dumps(text)}; using {default}")
-            return default
-        return value
-
-    def _list(self, name: str, default: str) -> tuple[str, ...]:
-        text = self._environ.get(name, default)
-        return tuple(part.strip() for part in text.split(",") if part.strip())
+def _finite(end: float) -> float | None:
+    """JSON has no Inf."""
+    return end if math.isfinite(end) else None

@@ -18,6 +18,7 @@ _FORK_NOTE = re.compile(r"unobserved_p\d+\.json$")
 # jsonschema takes some 50 us a record, so a long file is checked in full against the fields that matter, and against
 # the schema at its beginning only.
 _FULLY_CHECKED_RECORDS = 200
+_NAMES = 1000
 _IDENTITY = ("rank", "pid", "host")
 
 
@@ -51,6 +52,7 @@ class Process:
         keys = (
             *("rank", "pid", "host", "status", "ended_by", "steps_seen", "watched_count", "records_written"),
             *("records_cut", "tensors_unreadable", "unobserved_names", "opaque_names", "hook_errors"),
+            *("follow_mode", "stage_reads_active", "origin", "warnings"),
         )
         return {"files": self.stem, **{key: self.summary.get(key) for key in keys}}
 
@@ -99,13 +101,14 @@ def read_processes(artifacts: Artifacts, expected: Expected) -> list[Process]:
     return current
 
 
-def check_records(artifacts: Artifacts, process: Process) -> None:
-    """Read a process's records to the last one. Raises Fault (invalid, stale)."""
+def check_records(artifacts: Artifacts, process: Process) -> frozenset[str]:
+    """Read a process's records to the last one; the names of followed tensors. Raises Fault (invalid, stale)."""
     name = f"layers_{process.stem}.jsonl"
     if name not in artifacts.sizes():
         raise Fault(Verdict.INVALID, f"{name} is missing beside its summary: the program, or what it ran, removed it")
     checker = validator("layer_numerics.record")
     count = 0
+    followed: set[str] = set()
     try:
         for count, line in enumerate(artifacts.lines(name), start=1):
             if not line.endswith(b"\n"):
@@ -119,6 +122,8 @@ def check_records(artifacts: Artifacts, process: Process) -> None:
                 raise Fault(Verdict.INVALID, f"{name}: line {count}: {fault[0]}: {fault[1]}")
             if any(record[key] != process.summary[key] for key in _IDENTITY):
                 raise Fault(Verdict.STALE, f"{name}: line {count} is from process {record['pid']}, not from this trial")
+            if record.get("direction") == "pipeline" and len(followed) < _NAMES:
+                followed.add(record["layer_name"])
             if record["step"] > process.steps:
                 raise Fault(Verdict.INVALID, f"{name}: line {count}: step {record['step']} of {process.steps}")
     except ArtifactError as error:
@@ -126,6 +131,7 @@ def check_records(artifacts: Artifacts, process: Process) -> None:
     written = int(process.summary["records_written"])
     if count < written or (count > written and not process.running):
         raise Fault(Verdict.INVALID, f"{name}: {count} line(s), but the summary says {written}")
+    return frozenset(followed)
 
 
 def _quick_fault(record: Any) -> tuple[str, str] | None:

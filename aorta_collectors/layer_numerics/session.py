@@ -14,15 +14,28 @@ from typing import Any
 
 from aorta_collectors import __version__
 from aorta_collectors.layer_numerics.config import Config
-from aorta_collectors.layer_numerics.place import Place
+from aorta_collectors.layer_numerics.diagnostics import AllocatorTrace, TensorDump
+from aorta_collectors.layer_numerics.place import Place, is_helper
 from aorta_collectors.layer_numerics.recorder import Recorder
-from aorta_collectors.layer_numerics.summary import configured_fields, observed_fields, recorded_fields
+from aorta_collectors.layer_numerics.standalone import StandaloneLaunch
+from aorta_collectors.layer_numerics.summary import (
+    configured_fields,
+    followed_fields,
+    observed_fields,
+    origin_fields,
+    recorded_fields,
+)
 from aorta_collectors.observe.files import RecordFile, SummaryFile
-from aorta_collectors.observe.observation import Observation, RootInfo
+from aorta_collectors.observe.glimpse import Glimpse
+from aorta_collectors.observe.observation import RootInfo
 from aorta_collectors.observe.observer import Observer
+from aorta_collectors.observe.origin import OriginFinder
+from aorta_collectors.observe.request import Request
+from aorta_collectors.observe.trace import StepTrace
 
 # A program that makes a model anew in each step must not fill the summary and its log with them.
 _ROOTS = 100
+_WARNINGS = 50
 
 
 class Session:
@@ -53,13 +66,13 @@ class Session:
         self._closed = False
         self._status = "running"
         self._ended_by: str | None = None
-        self.observer = Observer(
-            config.groups, self, threshold=config.huge_threshold, max_param_numel=config.max_param_numel
-        )
+        self._origin: OriginFinder | Glimpse | None = None
+        self._dump: TensorDump | None = None
+        self._warnings: list[str] = []
+        self._allocator = AllocatorTrace(self.log, self._warn)
+        self.observer = Observer(_request(config), self, self._warn)
 
     def arm(self) -> None:
-        for warning in self._config.warnings:
-            self.log(f"WARNING: {warning}")
         self.observer.arm()
 
     def close(self, ended_by: str = "exit") -> None:
@@ -68,6 +81,7 @@ class Session:
             return
         self._closed = True
         self.observer.disarm()
+        self._allocator.stop()
         self._status, self._ended_by = "complete", ended_by[:500]
         try:
             if self._recorder is None:
@@ -83,13 +97,16 @@ class Session:
                 self._records.close()
             if self._summary is not None:
                 self._summary.close()
-                self.log(f"summary -> {self._summary.path} (first_bad={self._first_bad})")
+                self.log(f"summary -> {self._summary.path} (first_bad={_short(self._first_bad)})")
+            left_over = self._place.left_over() if self._place is not None else []
+            if left_over:
+                self.log(f"WARNING: of an earlier launch, not of this one: {', '.join(left_over)}")
         except Exception as error:
             self.log(f"WARNING: could not write the summary: {type(error).__name__}: {error}")
 
     def _is_helper(self) -> bool:
-        """Whether this process, which called no model, stands beside one of its trial that did: a launcher, say."""
-        return self._find_run_id() is not None and any(self._directory().glob("summary_rank*.json"))
+        """Whether this process, which called no model, stands beside one that did, as a launcher does."""
+        return is_helper(self._directory(), self._find_run_id(), StandaloneLaunch.of(os.environ))
 
     # -- what the observer reports
 
@@ -103,7 +120,9 @@ class Session:
             return
         self._roots[root.label] = root
         config = self._config
-        if not root.watched_names:
+        if "alloc_snapshot" in config.diagnostics:
+            self._allocator.start()
+        if not root.watched_names and config.groups:
             self.log(
                 f"WARNING: 0 modules matched (types={config.types}, names={config.names}) in {root.label}. Names are "
                 "substrings of module paths, types are class names"
@@ -113,6 +132,11 @@ class Session:
             f"names={config.names}); channels={config.channels}; params_scanned={root.params_scanned}; "
             f"params_skipped={len(root.skipped_params)}; root={root.label}"
         )
+        unmatched = self.observer.following.unmatched
+        if unmatched:
+            self._warn(f"the scope of follow{unmatched} matches no module of {root.label}")
+        if config.follows:
+            self.log(f"following {config.track_attr}; pipeline_installed={self.observer.following.pipeline_installed}")
         if 0 < len(root.watched_names) <= 10:
             self.log(f"watched modules: {list(root.watched_names)}")
         self._write_summary()
@@ -123,16 +147,38 @@ class Session:
 
     def forked(self) -> None:
         """In a forked child: leave a note beside the evidence, which must not look complete without it."""
-        note = {"run_id": self._find_run_id(), "pid": os.getpid(), "parent": os.getppid()}
+        note = {"run_id": self._run_id or self._find_run_id(), "pid": os.getpid(), "parent": os.getppid()}
         directory = self._directory()
         directory.mkdir(parents=True, exist_ok=True)
         (directory / f"unobserved_p{os.getpid()}.json").write_text(json.dumps(note), encoding="utf-8")
 
-    def observed(self, step: int, observations: list[Observation]) -> None:
-        if self._recorder is not None and self._recorder.step(step, observations):
+    def observed(self, trace: StepTrace) -> None:
+        if self._recorder is None or self._origin is None:
+            return
+        is_first_bad = self._recorder.step(trace)
+        if self._dump is not None:
+            for index, tensor in sorted(trace.tensors.items())[:1]:
+                self._dump.save(trace.step, trace.observations[index], tensor)
+        if is_first_bad and self._place is not None:
+            self._allocator.dump(
+                self._place.records.with_name(f"alloc_snapshot_step{trace.step}_{self._place.stem}.pickle")
+            )
+        found = self._origin.step(trace)
+        if found and self._config.origin and self._origin.origin is not None:
+            origin = self._origin.origin
+            self.log(
+                f"ORIGIN: step={origin['step']} stage={origin['stage']} module={origin['module']}: {origin['reason']}"
+            )
+        if is_first_bad or found:
             self._write_summary()
 
     # -- writing
+
+    def _warn(self, message: str) -> None:
+        """Say what is not as it was asked for; the summary keeps it."""
+        if len(self._warnings) < _WARNINGS and message not in self._warnings:
+            self._warnings.append(message)
+        self.log(f"WARNING: {message}")
 
     def log(self, message: str) -> None:
         """One line on stderr, as the stock logger writes it."""
@@ -148,15 +194,24 @@ class Session:
         return self._recorder.first_bad if self._recorder is not None else None
 
     def _open(self) -> None:
-        self._run_id = self._find_run_id()
-        place = Place.claim(self._directory(), self._run_id)
-        self._place = place
-        if place.warning:
-            self.log(f"WARNING: {place.warning}")
+        place = Place.claim(self._directory(), self._find_run_id(), StandaloneLaunch.of(os.environ))
+        self._place, self._run_id = place, place.run_id
+        for warning in (*self._config.warnings, *filter(None, [place.warning])):
+            self._warn(warning)
         self._records = RecordFile(place.records)
         self._summary = SummaryFile(place.summary, "steps_seen")
         identity = {"rank": place.rank, "gpu": place.rank, "host": socket.gethostname(), "pid": os.getpid()}
-        self._recorder = Recorder(self._config, identity, self._records, self.log)
+        config = self._config
+        self._recorder = Recorder(config, identity, self._records, self.log)
+        if config.origin:
+            self._origin = OriginFinder(place.rank, place.world_size)
+        else:
+            self._origin = Glimpse(place.rank)
+        if "dump_tensor" in config.diagnostics:
+            self._dump = TensorDump(place.records.parent, place.stem, self.log)
+        self._write_summary()
+        if self._summary.error is None:
+            place.settle()
 
     def _write_summary(self) -> None:
         if self._summary is None:
@@ -176,10 +231,40 @@ class Session:
                 "world_size": self._place.world_size,
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
+                "warnings": self._warnings,
                 "write_error": self._records.error or self._summary.error,
                 "jsonl": str(self._place.records),
                 **observed_fields(self.observer, list(self._roots.values()), self._roots_cut),
                 **recorded_fields(self._recorder),
+                **followed_fields(self._config, self.observer.following),
+                **origin_fields(self._origin, self.observer.not_looked_at()),
+                "dump_tensor_dumped": self._dump is not None and self._dump.dumped,
+                "alloc_snapshot_dumped": self._allocator.dumped,
                 **configured_fields(self._config),
             }
         )
+
+
+def _request(config: Config) -> Request:
+    return Request(
+        groups=config.groups,
+        follows=config.follows,
+        bounds=config.bounds,
+        threshold=config.huge_threshold,
+        headroom=config.huge_headroom,
+        max_param_numel=config.max_param_numel,
+        origin=config.origin,
+        addresses="addr" in config.diagnostics,
+        locate=not config.diagnostics.isdisjoint({"locate", "bad_values"}),
+        keep_bad="dump_tensor" in config.diagnostics,
+        follow_most=config.track_max,
+        sparse=config.sparse,
+        sparse_heavy=config.sparse_heavy,
+    )
+
+
+def _short(first_bad: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What the stock logger has in its last line."""
+    if first_bad is None:
+        return None
+    return {key: first_bad[key] for key in ("step", "layer", "direction", "kind", "matmul_calls_so_far")}

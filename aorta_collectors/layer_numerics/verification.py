@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from aorta_collectors.api import Artifacts, Expected, Verdict, Verification
-from aorta_collectors.layer_numerics.config import Config
+from aorta_collectors.layer_numerics.honoured import check_configuration, check_follows
 from aorta_collectors.layer_numerics.reading import (
-    SUMMARY,
     Fault,
     Process,
     check_forks,
@@ -25,12 +22,12 @@ def verify(artifacts: Artifacts, expected: Expected) -> Verification:
     try:
         processes = read_processes(artifacts, expected)
         for process in processes:
-            _check_configuration(process, expected)
+            check_configuration(process, expected)
         attached = _attached(processes, expected)
-        for process in attached:
-            check_records(artifacts, process)
+        followed = {process.stem: check_records(artifacts, process) for process in attached}
         for process in attached:
             _check_completeness(process)
+            check_follows(process, expected, followed[process.stem])
         check_forks(artifacts, expected)
         _check_ranks(attached, expected)
     except Fault as fault:
@@ -40,65 +37,37 @@ def verify(artifacts: Artifacts, expected: Expected) -> Verification:
     ranks = sorted({process.rank for process in attached})
     reason = f"{modules} module(s) over {steps} step(s), {len(ranks)} rank(s)"
     never = sorted({name for process in attached for name in process.summary.get("unobserved_names", ())})
+    reason += "".join(f"; {note}" for note in _notes(attached))
     if never:
         reason += f"; never called: {_some(never)}"
+    warnings = [warning for process in attached for warning in process.summary.get("warnings", ())]
+    if warnings:
+        reason += f"; {len(set(warnings))} warning(s): {warnings[0]}"
     return Verification(Verdict.CAPTURED, reason, {"processes": [process.state() for process in processes]})
 
 
-def summarize(artifacts: Artifacts) -> Mapping[str, float | int | str]:
-    """Metrics for the matrix: counts over all ranks, and the earliest bad record of any of them."""
-    summaries = [orjson.loads(artifacts.read(name)) for name in artifacts.sizes() if SUMMARY.match(name)]
-    metrics: dict[str, float | int | str] = {
-        "layer_numerics_records": sum(summary["records_written"] for summary in summaries),
-        "layer_numerics_modules": max(summary["watched_count"] for summary in summaries),
-        "layer_numerics_steps": max(summary["steps_seen"] for summary in summaries),
-        "layer_numerics_ranks": len({summary["rank"] for summary in summaries if summary["watched_count"]}),
-    }
-    bad = [(summary["first_bad"], summary["rank"]) for summary in summaries if summary["first_bad"] is not None]
-    if bad:
-        first, rank = min(bad, key=lambda entry: (entry[0]["step"], entry[0]["matmul_calls_so_far"], entry[1]))
-        metrics["layer_numerics_first_bad_step"] = first["step"]
-        metrics["layer_numerics_first_bad_rank"] = rank
-        metrics["layer_numerics_first_bad_layer"] = first["layer"]
-        metrics["layer_numerics_first_bad_direction"] = first["direction"]
-        metrics["layer_numerics_first_bad_kind"] = first["kind"]
-    lost = [(summary["first_nonfinite"], summary["rank"]) for summary in summaries if summary.get("first_nonfinite")]
-    if lost:
-        first, rank = min(lost, key=lambda entry: (entry[0]["step"], entry[0]["matmul_calls_so_far"], entry[1]))
-        metrics["layer_numerics_first_nonfinite_step"] = first["step"]
-        metrics["layer_numerics_first_nonfinite_layer"] = first["layer"]
-        metrics["layer_numerics_first_nonfinite_kind"] = first["kind"]
-    return metrics
-
-
-def _check_configuration(process: Process, expected: Expected) -> None:
-    summary = process.summary
-    where = f"summary_{process.stem}.json"
-    if summary.get("spec_error"):
-        raise Fault(Verdict.MISAPPLIED, f"{where}: the spec was not applied: {summary['spec_error']}")
-    raw = dict(expected.options.raw)
-    if is_stock(expected):
-        if ("NANLOG_SPEC" in raw or "NANLOG_SPEC_FILE" in raw) and not summary.get("spec_applied"):
-            raise Fault(Verdict.MISAPPLIED, f"{where}: the spec was not applied")
-        return
-    if summary["watched_count"] and summary.get("unmatched_groups"):
-        index = summary["unmatched_groups"][0]
-        group = summary.get("config", {}).get("groups", [])[index : index + 1]
-        raise Fault(Verdict.MISAPPLIED, f"{where}: watch[{index}] matches no module: {group[0] if group else ''}")
-    if summary.get("spec_present") != ("NANLOG_SPEC" in raw or "NANLOG_SPEC_FILE" in raw):
-        raise Fault(
-            Verdict.MISAPPLIED, f"{where}: spec_source is {summary.get('spec_source')}, which was not asked for"
-        )
-    if "NANLOG_SPEC_FILE" in raw:
-        return  # the file may be gone by now; spec_applied and the schema have been checked
-    asked = Config.from_environment(raw).describe()
-    got = summary.get("config")
-    if got != asked:
-        keys = [key for key in asked if not isinstance(got, Mapping) or got.get(key) != asked[key]]
-        found = got.get(keys[0]) if isinstance(got, Mapping) and keys else got
-        wanted = asked[keys[0]] if keys else asked
-        name = keys[0] if keys else "config"
-        raise Fault(Verdict.MISAPPLIED, f"{where}: {name} in force is {found}, asked for {wanted}")
+def _notes(attached: list[Process]) -> Iterator[str]:
+    """What a reader of "captured" should know of how much that is."""
+    followed = sorted({name for process in attached for name in process.summary.get("track_attr", ())})
+    if followed:
+        stages = sum(int(process.summary["pipeline_checkpoints"]) for process in attached)
+        forwards = sum(int(process.summary["forward_checkpoints"]) for process in attached)
+        yield f"{_some(followed)} followed past {stages} stage(s) and into {forwards} forward(s)"
+    roles = {role for process in attached for role in process.summary.get("observed_by_role", ())}
+    asked = {channel for process in attached for channel in process.summary["channels"]}
+    if any(process.summary.get("sparse") for process in attached):
+        asked.add("sparse")
+    if asked - roles and any("observed_by_role" in process.summary for process in attached):
+        yield f"nothing was seen of: {', '.join(sorted(asked - roles))}"
+    unread = sum(len(process.summary.get("skipped_params", ())) for process in attached)
+    if unread:
+        yield f"{unread} parameter(s) not read (skipped_params)"
+    unscanned = sorted({name for process in attached for name in process.summary.get("origin_unscanned", ())})
+    if unscanned:
+        yield f"not looked at for the origin: {_some(unscanned)}"
+    skipped = {reason for process in attached for reason in process.summary.get("tensors_skipped", ())}
+    if skipped - {"empty", "meta"}:
+        yield f"tensors not read: {', '.join(sorted(skipped - {'empty', 'meta'}))}"
 
 
 def _attached(processes: list[Process], expected: Expected) -> list[Process]:
@@ -123,7 +92,10 @@ def _attached(processes: list[Process], expected: Expected) -> list[Process]:
         else:
             why = "the program built no PyTorch model"
             if expected.route == "front-end":
-                why += " itself; processes that it starts (multiprocessing, subprocess) are not observed yet"
+                why += (
+                    " itself, nor did a Python process below it that could be observed; one started with -I, -E, -S, "
+                    "an emptied environment or a PYTHONPATH of its own cannot"
+                )
         raise Fault(Verdict.UNATTACHED, why)
     for process in attached:
         if process.steps == 0:
@@ -149,12 +121,22 @@ def _check_completeness(process: Process) -> None:
             f"rank {process.rank}: {summary['hook_errors']} tensor(s) could not be observed: "
             f"{summary.get('first_hook_error')}",
         )
+    for reason, skipped in summary.get("tensors_skipped", {}).items():
+        # Elsewhere there was nothing to read, or not yet; here there was, and nobody has looked at it.
+        if reason == "functorch" or reason.startswith(("unreadable", "beyond")):
+            raise Fault(
+                Verdict.INCOMPLETE,
+                f"rank {process.rank}: {skipped['count']} tensor(s) of {_some(skipped['layers'])} could not be read: "
+                f"{reason}",
+            )
     if summary.get("opaque_names"):
         raise Fault(Verdict.INCOMPLETE, f"rank {process.rank} has layers that were not observed{_why_unseen(summary)}")
+    if summary.get("dump_tensor") and summary["first_bad"] is not None and not summary.get("dump_tensor_dumped", True):
+        raise Fault(Verdict.INCOMPLETE, f"rank {process.rank}: the bad tensor that dump_tensor asks for was not saved")
     ended_by = summary.get("ended_by") or "exit"
     # A program that stops itself over a NaN it has just shown us has been captured; any other exception ended it
     # before it had run its course.
-    if ended_by != "exit" and summary["first_bad"] is None:
+    if ended_by != "exit" and summary["first_bad"] is None and summary.get("origin") is None:
         raise Fault(
             Verdict.INCOMPLETE,
             f"rank {process.rank} ended in step {process.steps} with {ended_by}, before anything bad was seen",
