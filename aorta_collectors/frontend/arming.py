@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 
 from aorta_collectors.environment import ARM_VARIABLE, ARMED_VARIABLE, SWITCH_VARIABLE
 from aorta_collectors.import_watch import ImportWatch
@@ -47,3 +47,17 @@ def arm_when_torch_is_there(name: str) -> None:
             sys.stderr.write(f"aorta-collectors: could not arm {name}: {type(error).__name__}: {error}\n")
 
     ImportWatch("torch", arm).start()
+
+
+def let_children_arm(name: str, environ: MutableMapping[str, str]) -> None:
+    """Have Python processes that are started with these variables arm "module:function" at their start-up.
+
+    A sitecustomize on PYTHONPATH does it; it leaves no entry in their sys.path.
+    """
+    names = environ.get(ARM_VARIABLE, "").split()
+    if name not in names:
+        environ[ARM_VARIABLE] = " ".join([*names, name])
+    site = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
+    path = environ.get("PYTHONPATH", "")
+    if site not in path.split(os.pathsep):
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, (site, path)))

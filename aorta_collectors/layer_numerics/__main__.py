@@ -8,16 +8,18 @@ import sys
 _first = [] if sys.flags.isolated or getattr(sys.flags, "safe_path", False) else [sys.path.pop(0)]
 
 from aorta_collectors.environment import SWITCH_VARIABLE  # noqa: E402
-from aorta_collectors.frontend.arming import arm_when_torch_is_there  # noqa: E402
+from aorta_collectors.frontend.arming import arm_when_torch_is_there, let_children_arm  # noqa: E402
 from aorta_collectors.frontend.program import USAGE, run_program  # noqa: E402
 from aorta_collectors.layer_numerics.names import ARM_FUNCTION, CONFIG_FILE_VARIABLE  # noqa: E402
+from aorta_collectors.layer_numerics.standalone import StandaloneLaunch  # noqa: E402
 
 sys.path[:0] = _first
 
 _HELP = f"""usage: python -m aorta_collectors.layer_numerics [--config spec.json] {USAGE}
 
-Runs a program with the per-layer numerics logger armed, and leaves layers_rank<N>.jsonl and summary_rank<N>.json in
-NANLOG_DIR (default nan_logger_out). Configuration: --config, NANLOG_SPEC_FILE, NANLOG_SPEC or flat NANLOG_* variables.
+Runs a program, and the Python processes that it starts, with the per-layer numerics logger armed, and leaves
+layers_rank<N>.jsonl and summary_rank<N>.json in NANLOG_DIR (default nan_logger_out). Configuration: --config,
+NANLOG_SPEC_FILE, NANLOG_SPEC or flat NANLOG_* variables.
 
 example: NANLOG_DIR=out NANLOG_SAMPLE_EVERY=1 python -m aorta_collectors.layer_numerics train.py --lr 2
 """
@@ -43,6 +45,8 @@ def main(words: list[str]) -> None:
         sys.stderr.write(_HELP)
         raise SystemExit(2)
     if os.environ.get(SWITCH_VARIABLE, "").lower() != "off":
+        StandaloneLaunch.begin(os.environ)
+        let_children_arm(ARM_FUNCTION, os.environ)
         arm_when_torch_is_there(ARM_FUNCTION)
     run_program(words, "aorta_collectors.layer_numerics [--config spec.json]")
 
