@@ -333,7 +333,7 @@ class TestUnobserved:
         model = Mixed()
         with watching() as (observer, _):
             step(model)
-        assert observer.unobserved() == (["spare"], [])
+        assert (observer.roots.unobserved(), list(observer.roots.opaque)) == (["spare"], [])
 
     def test_a_layer_that_was_called_once_is_not(self) -> None:
         model = Mixed()
@@ -341,14 +341,14 @@ class TestUnobserved:
             step(model)
             model.block = nn.Sequential(model.block, model.spare)  # type: ignore[assignment]
             step(model)
-        assert observer.unobserved() == ([], [])
+        assert (observer.roots.unobserved(), list(observer.roots.opaque)) == ([], [])
 
     def test_a_model_that_is_gone_before_the_program_ends_is_not_forgotten(self) -> None:
         """As one that is made in a function main() is, before the program's exit handlers run."""
         with watching() as (observer, _):
             step(Mixed())
             gc.collect()
-        assert observer.unobserved() == (["spare"], [])
+        assert (observer.roots.unobserved(), list(observer.roots.opaque)) == (["spare"], [])
 
     @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize("in_place", [True, False], ids=["block.compile()", "torch.compile(block)"])
@@ -363,7 +363,7 @@ class TestUnobserved:
             for _ in range(2):
                 step(model)
         torch._dynamo.reset()
-        unseen, compiled = observer.unobserved()
+        unseen, compiled = observer.roots.unobserved(), list(observer.roots.opaque)
         (name,) = compiled
         assert name.startswith("block.")
         assert name.endswith("layer")

@@ -10,7 +10,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -22,6 +22,8 @@ from torch.optim import optimizer as torch_optimizer
 from torch.utils.checkpoint import checkpoint
 
 from aorta_collectors.observe.observer import Observer
+from aorta_collectors.observe.request import Request
+from aorta_collectors.observe.trace import StepTrace
 from aorta_collectors.observe.watch import CHANNELS, WatchGroup
 from tests.observe.watching import EVERYTHING, LINEARS, Seen, one_process_group, train, two_layers, watching
 
@@ -289,7 +291,7 @@ class TestChannels:
         with watching(WatchGroup(names=("2",), channels=CHANNELS)) as (observer, seen):
             train(two_layers(), steps=2)
         assert [one.calls for one in seen.by_step[1]] == [0, 0, 0, 1, 2, 2, 2]
-        assert observer.calls == 4
+        assert observer.reader.calls == 4
 
     def test_an_input_given_by_keyword_alone_is_read(self) -> None:
         class Caller(nn.Module):
@@ -347,7 +349,7 @@ class TestChannels:
     def test_empty_and_sparse_tensors_are_counted_as_unreadable(self) -> None:
         with watching() as (observer, seen):
             nn.Linear(4, 1)(torch.empty(0, 4))
-        assert observer.tensors_unreadable == 2
+        assert observer.reader.num_skipped == 2
         assert [role for _, role in seen.places(1)] == ["weight", "bias"]
 
     def test_parameters_of_embeddings_are_skipped_and_listed(self) -> None:
@@ -456,7 +458,7 @@ class TestLeavingNoTrace:
 
     def test_arming_and_disarming_many_times_leaves_no_hook_and_frees_the_model(self) -> None:
         seen = Seen()
-        observer = Observer((EVERYTHING,), seen)
+        observer = Observer(Request((EVERYTHING,)), seen)
         freed = []
         originals = (nn.parallel.DistributedDataParallel.__init__,)
         for _ in range(20):
@@ -480,13 +482,13 @@ class TestLeavingNoTrace:
     def test_a_backward_after_disarming_is_not_reported(self) -> None:
         model = two_layers()
         seen = Seen()
-        observer = Observer((LINEARS,), seen)
+        observer = Observer(Request((LINEARS,)), seen)
         observer.arm()
         loss = model(torch.ones(1, 4)).sum()
         observer.disarm()
-        calls = observer.calls
+        calls = observer.reader.calls
         loss.backward()
-        assert observer.calls == calls
+        assert observer.reader.calls == calls
         observer.arm()
         model(torch.ones(1, 4))
         observer.disarm()
@@ -526,9 +528,9 @@ class TestLeavingNoTrace:
             model = two_layers()
             train(model, steps=1)
             average = copy.deepcopy(model)
-        calls = observer.calls
+        calls = observer.reader.calls
         average(torch.ones(1, 4))
-        assert observer.calls == calls
+        assert observer.reader.calls == calls
 
     def test_an_armed_model_can_be_saved_whole_and_loaded(self) -> None:
         model = two_layers()
@@ -545,14 +547,14 @@ class TestLeavingNoTrace:
         model = two_layers()
         with watching() as (observer, seen):
             train(model, steps=2)
-            before = (observer.step, observer.calls, len(seen.entered_steps), len(seen.by_step))
+            before = (observer.step, observer.reader.calls, len(seen.entered_steps), len(seen.by_step))
             child = os.fork()
             if child == 0:
                 status = 1
                 try:
                     for _ in range(3):
                         model(torch.ones(1, 4)).sum().backward()
-                    same = (observer.step, observer.calls, len(seen.entered_steps), len(seen.by_step)) == before
+                    same = (observer.step, observer.reader.calls, len(seen.entered_steps), len(seen.by_step)) == before
                     status = 0 if observer.in_forked_child and same else 2
                 finally:
                     os._exit(status)
@@ -577,12 +579,32 @@ class Exploding(nn.Module):
         return y
 
 
-class Shy(torch.Tensor):
+class Guarded(torch.Tensor):
     """A tensor that works in a model, and raises when the observer looks for its local part."""
 
     @property
     def _local_tensor(self) -> torch.Tensor:
         raise RuntimeError("do not look at me")
+
+
+class Shy(nn.Module):
+    """Gives out a mapping that raises when it is walked."""
+
+    class Output(Mapping[str, torch.Tensor]):
+        def __init__(self, x: torch.Tensor) -> None:
+            self.x = x
+
+        def __getitem__(self, key: str) -> torch.Tensor:
+            return self.x
+
+        def __len__(self) -> int:
+            return 1
+
+        def __iter__(self) -> Iterator[str]:
+            raise RuntimeError("do not look at me")
+
+    def forward(self, x: torch.Tensor) -> Output:
+        return self.Output(x)
 
 
 class TestFailingSoftly:
@@ -619,33 +641,42 @@ class TestFailingSoftly:
                     pass
         assert observer.step == 4
 
-    def test_a_tensor_that_raises_when_it_is_read_is_counted_and_the_model_runs_on(self) -> None:
-        x = torch.ones(1, 4).as_subclass(Shy)
-        layer = nn.Linear(4, 1)
-        bare = layer(x)
-        with watching() as (observer, seen):
-            armed = layer(x)
-        assert torch.equal(bare.detach(), armed.detach())
-        assert observer.errors > 0
-        assert observer.first_error == "RuntimeError: do not look at me"
-        assert ("(root)", "weight") in seen.places(1)
+    def test_a_structure_that_raises_when_it_is_looked_into_is_counted_and_the_model_runs_on(self) -> None:
+        class Caller(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.inner = Shy()
 
-    def test_a_parameter_that_cannot_be_read_hides_no_other(self) -> None:
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.inner(x).x
+
+        with watching(EVERYTHING) as (observer, seen):
+            assert torch.equal(Caller()(torch.ones(1, 4)), torch.ones(1, 4))
+        assert observer.errors == 1
+        assert (observer.first_error or "").startswith("RuntimeError: do not look at me (test_observer.py:")
+        assert ("inner", "input") in seen.places(1)
+
+    def test_a_parameter_that_cannot_be_read_is_named_and_hides_no_other(self) -> None:
         model = two_layers()
-        model[0].weight = nn.Parameter(model[0].weight.detach().as_subclass(Shy))
+        model[0].weight = nn.Parameter(model[0].weight.detach().as_subclass(Guarded))
         with watching() as (observer, seen):
             train(model, steps=1)
-        assert observer.errors > 0
+        assert observer.errors == 0
+        (reason,) = observer.reader.skipped
+        assert reason == "unreadable (RuntimeError)"
         found = set(seen.places(1))
+        assert ("0", "weight") not in found
+        assert {("2", "weight"), ("2", "bias"), ("0", "bias")} <= found
+        assert {("2", "wgrad"), ("2", "bgrad"), ("0", "bgrad")} <= found
         assert {("2", "weight"), ("2", "bias"), ("0", "bias")} <= found
         assert {("2", "wgrad"), ("2", "bgrad"), ("0", "bgrad")} <= found
 
     def test_what_the_sink_raises_is_counted(self) -> None:
         class Full(Seen):
-            def observed(self, step: int, observations: list[Any]) -> None:
+            def observed(self, trace: StepTrace) -> None:
                 raise OSError("disk full")
 
-        observer = Observer((LINEARS,), Full())
+        observer = Observer(Request((LINEARS,)), Full())
         observer.arm()
         try:
             train(two_layers(), steps=2)
@@ -653,7 +684,7 @@ class TestFailingSoftly:
             observer.disarm()
         assert observer.step == 2
         assert observer.errors == 2
-        assert observer.first_error == "OSError: disk full"
+        assert (observer.first_error or "").startswith("OSError: disk full (test_observer.py:")
 
     def test_a_scripted_module_does_not_stop_the_program(self) -> None:
         model = nn.Sequential(nn.Linear(4, 4), _scripted())

@@ -3,219 +3,251 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd import forward_ad
 
-from aorta_collectors.observe.reduce import Stats, read_rows, readable, reduce_later, reduce_now
-from tests.observe.watching import one_process_group
+from aorta_collectors.observe.limits import Limits
+from aorta_collectors.observe.readable import plain_values
+from aorta_collectors.observe.reduce import Location, Stats, read_rows, reduce_later, reduce_now
+from tests.observe.numbers import COMPLEX, DTYPES, FLOATS, cases, elements, shape_as_read
 
-FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn)
-INTEGERS = (torch.int64, torch.int8)
-DTYPES = (*FLOATS, *INTEGERS, torch.bool, torch.complex64)
-
-# In and out of the range of each dtype, and between its values: 0.1 and 1e10 + 1 have no float32, 2**53 + 1 no float64.
-LIMITS = (0.1, 1.0, 3.0, 126.99, 127.0, 448.0, 448.5, 65504.0, 65505.0, 1e10, 1e10 + 1, 3.4e38, 3.5e38, 1e300)
-EXTREMES = (float(2**53), float(2**63), 1e-45, 5e-324, 2.0**-9, sys.float_info.max)
-THRESHOLDS = st.sampled_from([*LIMITS, *EXTREMES]) | st.floats(min_value=1e-30, max_value=1e30)
+NOWHERE = Location(0, None, None, None, None)
 
 
-def reference(values: list[float] | list[int], threshold: float) -> Stats:
-    """What Stats must say of `values`, which are exactly the tensor's elements."""
+def reference(values: list[Any], shape: tuple[int, ...], limits: Limits, locate: bool = False) -> Stats:
+    """What Stats must say of `values`, which are exactly the elements in row-major order."""
     finite = [value for value in values if math.isfinite(value)]
+    huge = [abs(value) > limits.huge for value in finite]
+    oob = [value < limits.low or value > limits.high for value in finite]
+    infinite = [value for value in values if math.isinf(value)]
     return Stats(
         numel=len(values),
         nan_count=sum(1 for value in values if math.isnan(value)),
-        inf_count=sum(1 for value in values if math.isinf(value)),
-        huge_count=sum(1 for value in finite if abs(value) > threshold),
+        inf_count=len(infinite),
+        huge_count=sum(huge),
         finite_count=len(finite),
         finite_min=float(min(finite)) if finite else None,
         finite_max=float(max(finite)) if finite else None,
+        posinf_count=sum(1 for value in infinite if value > 0),
+        oob_count=sum(oob),
+        location=located(values, shape, limits) if locate else None,
     )
 
 
-def elements(tensor: torch.Tensor) -> list[Any]:
-    """The elements as exact Python numbers, real and imaginary parts for a complex tensor."""
-    if tensor.is_complex():
-        return [part for value in tensor.flatten().tolist() for part in (value.real, value.imag)]
-    if tensor.is_floating_point():
-        return tensor.double().flatten().tolist()
-    return [int(value) for value in tensor.flatten().tolist()]
+def located(values: list[Any], shape: tuple[int, ...], limits: Limits) -> Location:
+    def is_bad(value: Any) -> bool:
+        return not (math.isfinite(value) and abs(value) <= limits.huge and limits.low <= value <= limits.high)
+
+    bad = [index for index, value in enumerate(values) if is_bad(value)]
+    if not bad:
+        return NOWHERE
+    first = bad[0]
+    in_a_row = math.prod(shape[1:])  # of those along dim 0
+    row, column = divmod(first, in_a_row) if len(shape) > 1 else (0, first)
+    return Location(len({index // in_a_row for index in bad}), first, row, column, float(values[first]))
 
 
-def now(tensor: torch.Tensor, threshold: float) -> Stats:
-    plain = readable(tensor)
-    assert plain is not None
-    low, high, stats = reduce_now(plain, threshold)
-    return Stats.clean(plain.numel(), low, high) if stats is None else stats
+def comparable(stats: Stats) -> Any:
+    """Stats with a NaN that equals another."""
+    place = stats.location
+    if place is None or place.value is None or not math.isnan(place.value):
+        return stats
+    return stats._replace(location=place._replace(value="NaN"))  # type: ignore[arg-type]
 
 
-def later(tensor: torch.Tensor, threshold: float) -> Stats:
-    plain = readable(tensor)
-    assert plain is not None
-    return read_rows([(plain.numel(), reduce_later(plain, threshold))])[0]
+def values_of(tensor: torch.Tensor) -> torch.Tensor:
+    values, reason = plain_values(tensor)
+    assert values is not None, reason
+    return values
 
 
-def _around(threshold: float, dtype: torch.dtype) -> list[float]:
-    """The threshold as the dtype rounds it, and its neighbours there: where an inexact comparison goes wrong."""
-    middle = torch.tensor(threshold, dtype=torch.float64).to(dtype)
-    if dtype in (torch.float32, torch.float64):
-        up = torch.nextafter(middle, torch.tensor(torch.inf, dtype=dtype))
-        down = torch.nextafter(middle, torch.tensor(-torch.inf, dtype=dtype))
-        return [float(value) for value in (middle, up, down)]
-    return [float(middle), float(middle) * 1.01, float(middle) * 0.99]
+def now(tensor: torch.Tensor, limits: Limits, locate: bool = False) -> Stats:
+    values = values_of(tensor)
+    low, high, stats = reduce_now(values, limits, locate)
+    if stats is not None:
+        assert stats.bad
+        return stats
+    return Stats.clean(values.numel(), low, high)._replace(location=NOWHERE if locate else None)
 
 
-@st.composite
-def cases(draw: st.DrawFn, dtype: torch.dtype) -> tuple[torch.Tensor, float]:
-    """A tensor of `dtype` in some layout, and a threshold near some of its values."""
-    threshold = draw(THRESHOLDS)
-    count = draw(st.sampled_from([1, 2, 6, 12]))
-    if dtype is torch.bool:
-        value: st.SearchStrategy[Any] = st.booleans()
-    elif dtype in INTEGERS:
-        info = torch.iinfo(dtype)
-        near = [v for v in (int(threshold) + d for d in (-1, 0, 1)) if v <= info.max]
-        signed = [*near, *(-v for v in near), info.min, info.max, 0]
-        value = st.sampled_from(signed) | st.integers(info.min, info.max)
-    else:
-        near_floats = _around(threshold, torch.float32 if dtype is torch.complex64 else dtype)
-        special = [math.nan, math.inf, -math.inf, 0.0, -0.0, *near_floats, *(-v for v in near_floats)]
-        value = st.sampled_from(special) | st.floats(allow_nan=True, allow_infinity=True)
-    flat = draw(st.lists(value, min_size=count, max_size=count))
-    if dtype is torch.complex64:
-        other = draw(st.lists(value, min_size=count, max_size=count))
-        tensor = torch.complex(torch.tensor(flat, dtype=torch.float64), torch.tensor(other, dtype=torch.float64))
-        tensor = tensor.to(dtype)
-        tensor = tensor.conj() if draw(st.booleans()) else tensor
-    elif dtype in FLOATS:
-        tensor = torch.tensor(flat, dtype=torch.float64).to(dtype)
-    else:
-        tensor = torch.tensor(flat, dtype=dtype)
-    return draw(layouts(tensor)), threshold
+def later(tensor: torch.Tensor, limits: Limits, locate: bool = False) -> Stats:
+    values = values_of(tensor)
+    return read_rows([(values.numel(), reduce_later(values, limits, locate))])[0]
 
 
-@st.composite
-def layouts(draw: st.DrawFn, tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor` as it is, as a scalar, or as a view that is not contiguous."""
-    kind = draw(st.sampled_from(["as it is", "0-dim", "transposed", "strided", "expanded", "requires grad"]))
-    if kind == "0-dim":
-        return tensor[0]
-    if kind == "transposed" and tensor.numel() > 1:
-        return tensor.reshape(2, -1).t()
-    if kind == "strided":
-        return tensor[::2]
-    if kind == "expanded":
-        return tensor[:1].expand(3, 1)
-    if kind == "requires grad" and (tensor.is_floating_point() or tensor.is_complex()):
-        return tensor.detach().requires_grad_()
-    return tensor
+def contents(tensor: torch.Tensor) -> tuple[int, torch.Tensor]:
+    """What must not change: how often it was written to, and all bytes of its storage."""
+    return tensor._version, torch.tensor([], dtype=torch.uint8).set_(tensor.untyped_storage()).clone()
 
 
 class TestReductions:
-    """Both ways of reducing agree with the loop, for every dtype, layout and threshold."""
+    """Both ways of reducing agree with the loop, for every dtype, shape, layout and set of limits."""
 
+    @pytest.mark.filterwarnings("ignore:ComplexHalf")
     @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-    @pytest.mark.parametrize("reduction", [now, later])
-    def test_a_reduction_is_what_a_loop_over_the_elements_says(self, dtype: torch.dtype, reduction: Any) -> None:
-        @settings(max_examples=80, deadline=None, derandomize=True)
-        @given(cases(dtype))
-        def check(case: tuple[torch.Tensor, float]) -> None:
-            tensor, threshold = case
-            assert reduction(tensor, threshold) == reference(elements(tensor), threshold)
+    def test_a_reduction_is_what_a_loop_over_the_elements_says(self, dtype: torch.dtype) -> None:
+        @settings(max_examples=60, deadline=None, derandomize=True)
+        @given(cases(dtype), st.booleans())
+        def check(case: tuple[torch.Tensor, Limits], locate: bool) -> None:
+            tensor, limits = case
+            expected = comparable(reference(elements(tensor), shape_as_read(tensor), limits, locate))
+            version, before = contents(tensor)
+            assert comparable(now(tensor, limits, locate)) == expected
+            assert comparable(later(tensor, limits, locate)) == expected
+            same_version, after = contents(tensor)
+            assert version == same_version
+            assert torch.equal(before, after)
 
         check()
 
-    @pytest.mark.parametrize("dtype", FLOATS, ids=str)
+    @pytest.mark.parametrize("dtype", [dtype for dtype in FLOATS if dtype.itemsize > 1], ids=str)
     @pytest.mark.parametrize("reduction", [now, later])
     def test_where_nothing_is_finite_there_is_no_range(self, dtype: torch.dtype, reduction: Any) -> None:
-        stats = reduction(torch.full((2, 3), math.nan).to(dtype), 1e10)
-        assert stats == Stats(6, 6, 0, 0, 0, None, None)
+        stats = reduction(torch.tensor([[math.nan, math.inf, -math.inf]], dtype=dtype), Limits(low=0.0, high=1.0))
+        assert stats == Stats(3, 1, 2, 0, 0, None, None, posinf_count=1, oob_count=0)
         assert stats.finite_abs_max is None
-        assert stats.bad
 
     @pytest.mark.parametrize("reduction", [now, later])
     def test_the_threshold_itself_is_not_huge_and_the_next_value_is(self, reduction: Any) -> None:
         limit = torch.tensor(1e10)
         above = torch.nextafter(limit, torch.tensor(torch.inf))
-        assert not reduction(torch.stack([limit, -limit]), 1e10).bad
-        assert reduction(torch.stack([limit, -above, above]), 1e10).huge_count == 2
+        assert not reduction(torch.stack([limit, -limit]), Limits(1e10)).bad
+        assert reduction(torch.stack([limit, -above, above]), Limits(1e10)).huge_count == 2
 
     @pytest.mark.parametrize("reduction", [now, later])
-    def test_a_threshold_between_two_values_of_the_dtype_is_compared_exactly(self, reduction: Any) -> None:
-        # float32 has neither 0.1 nor 0.7: 0.1 is rounded up to its neighbour there, which is huge; 0.7 is rounded down.
+    def test_limits_between_two_values_of_the_dtype_compare_exactly(self, reduction: Any) -> None:
+        # float32 has neither 0.1 nor 0.7: 0.1 is rounded up to its neighbour there, 0.7 is rounded down.
         values = torch.tensor([0.1, 0.7])
-        assert reduction(values[:1], 0.1).huge_count == 1
-        assert reduction(values[1:], 0.7).huge_count == 0
+        assert reduction(values[:1], Limits(0.1)).huge_count == 1
+        assert reduction(values[1:], Limits(0.7)).huge_count == 0
+        assert reduction(values, Limits(low=0.1, high=0.7)).oob_count == 0
+        assert reduction(values, Limits(low=0.7, high=0.7)).oob_count == 2
+        assert reduction(values, Limits(low=0.1, high=0.1)).oob_count == 2
 
     @pytest.mark.parametrize("reduction", [now, later])
-    def test_an_integer_just_above_the_threshold_is_huge_even_where_float64_rounds_it(self, reduction: Any) -> None:
-        assert reduction(torch.tensor([2**53 + 1]), float(2**53)).huge_count == 1
+    def test_without_any_limit_an_infinity_is_bad_all_the_same(self, reduction: Any) -> None:
+        limits = Limits(math.inf)
+        assert reduction(torch.tensor([math.inf, -math.inf]), limits).kind == "inf"
+        assert reduction(torch.tensor([-math.inf]), limits).only_negative_infinite
+        assert not reduction(torch.tensor([3e38]), limits).bad
 
-    @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64], ids=str)
     @pytest.mark.parametrize("reduction", [now, later])
-    def test_unsigned_integers_are_read(self, dtype: torch.dtype, reduction: Any) -> None:
-        assert reduction(torch.tensor([3, 200], dtype=dtype), 100.0) == Stats(2, 0, 0, 1, 2, 3.0, 200.0)
+    def test_integers_compare_exactly_even_where_float64_rounds_them(self, reduction: Any) -> None:
+        assert reduction(torch.tensor([2**53 + 1]), Limits(float(2**53))).huge_count == 1
+        unsigned = torch.tensor([2**63 + 1, 2**63 - 1], dtype=torch.uint64)
+        assert reduction(unsigned, Limits(float(2**63))).huge_count == 1
+        assert reduction(unsigned, Limits(1e30, low=float(2**63))).oob_count == 1
 
-    @given(st.lists(st.lists(st.floats(width=32), min_size=1, max_size=4), min_size=1, max_size=5))
+    @pytest.mark.parametrize("reduction", [now, later])
+    def test_a_range_without_any_value_of_an_integer_dtype_holds_no_element(self, reduction: Any) -> None:
+        values = torch.tensor([0, 5, 255], dtype=torch.uint8)
+        assert reduction(values, Limits(low=-9.0, high=-1.0)).oob_count == 3
+        assert reduction(values, Limits(low=5.2, high=5.8)).oob_count == 3
+        assert reduction(values, Limits(low=256.0, high=math.inf)).oob_count == 3
+
+    @pytest.mark.parametrize("reduction", [now, later])
+    def test_the_first_bad_element_is_located_in_the_order_of_the_rows(self, reduction: Any) -> None:
+        tensor = torch.zeros(4, 2, 3)
+        tensor[3, 0, 0] = math.nan
+        tensor[1, 1, 2] = -math.inf
+        tensor[1, 1, 1] = 61.0
+        assert reduction(tensor, Limits(high=60.0), True).location == Location(2, 10, 1, 4, 61.0)
+
+    @pytest.mark.parametrize("reduction", [now, later])
+    def test_a_one_dimensional_tensor_is_one_row_to_find_a_place_in_and_many_to_count(self, reduction: Any) -> None:
+        assert reduction(torch.tensor([0.0, 7.0, 8.0]), Limits(1.0), True).location == Location(2, 1, 0, 1, 7.0)
+
+    @given(st.lists(st.tuples(st.lists(st.floats(width=32), min_size=1, max_size=4), st.booleans()), max_size=5))
     @settings(max_examples=40, deadline=None, derandomize=True)
-    def test_many_rows_come_back_in_the_order_in_which_they_were_queued(self, tensors: list[list[float]]) -> None:
-        rows = [(len(values), reduce_later(torch.tensor(values), 1.0)) for values in tensors]
-        assert read_rows(rows) == [reference(values, 1.0) for values in tensors]
+    def test_rows_of_both_kinds_come_back_in_the_order_in_which_they_were_queued(self, tensors: list[Any]) -> None:
+        limits = Limits(1.0, low=0.0)
+        rows = [(len(values), reduce_later(torch.tensor(values), limits, locate)) for values, locate in tensors]
+        expected = [reference(values, (len(values),), limits, locate) for values, locate in tensors]
+        assert [comparable(stats) for stats in read_rows(rows)] == [comparable(stats) for stats in expected]
 
-    def test_no_rows_are_no_stats(self) -> None:
-        assert read_rows([]) == []
+    def test_a_queued_row_keeps_no_memory_of_the_tensor(self) -> None:
+        assert reduce_later(torch.zeros(1000), Limits(), locate=True).untyped_storage().nbytes() <= 12 * 8
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+class TestSurroundings:
+    """What a program has switched on around its forward changes no reduction."""
+
+    @pytest.mark.parametrize(
+        "around",
+        [
+            pytest.param(lambda: torch.device("meta"), id="default device"),
+            pytest.param(lambda: torch.autocast("cpu", torch.bfloat16), id="autocast"),
+            pytest.param(torch.inference_mode, id="inference mode"),
+            pytest.param(torch.enable_grad, id="grad"),
+            pytest.param(forward_ad.dual_level, id="forward mode"),
+        ],
+    )
+    def test_a_context_of_the_program_changes_nothing(self, around: Any) -> None:
+        tensor = torch.tensor([[1.1, math.nan], [70.0, 1.0]], requires_grad=True)
+        with around():
+            stats = [reduction(tensor, Limits(high=60.0), True) for reduction in (now, later)]
+            assert not now(tensor[1:, 1:], Limits()).bad
+        for entry in map(comparable, stats):
+            assert entry == comparable(reference(elements(tensor), (2, 2), Limits(high=60.0), True))
+
+    def test_a_tensor_with_a_tangent_is_read_without_it(self) -> None:
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(torch.ones(2), torch.ones(2))
+            assert later(dual, Limits()) == now(dual, Limits()) == Stats.clean(2, 1.0, 1.0)
+            assert forward_ad.unpack_dual(dual).tangent is not None
+
+    @pytest.mark.parametrize("transform", [torch.vmap, torch.func.grad], ids=["vmap", "grad"])
+    def test_a_tensor_from_outside_a_transform_is_read_inside_it(self, transform: Any) -> None:
+        outside = torch.tensor([[3.0], [math.inf]])
+        seen = []
+
+        def function(x: torch.Tensor) -> torch.Tensor:
+            seen.extend([now(outside, Limits(), True), later(outside, Limits(), True)])
+            return x.sum()
+
+        transform(function)(torch.ones(2))
+        assert seen == [reference([3.0, math.inf], (2, 1), Limits(), True)] * 2
+
+    @pytest.mark.parametrize("dtype", [torch.float32, *COMPLEX], ids=str)
+    def test_a_tensor_of_zeros_that_are_not_in_memory_is_clean(self, dtype: torch.dtype) -> None:
+        zeros = torch._efficientzerotensor((3,), dtype=dtype)
+        count = 6 if dtype.is_complex else 3
+        assert (
+            now(zeros, Limits(), True) == later(zeros, Limits(), True) == reference([0.0] * count, (3,), Limits(), True)
+        )
 
 
 class TestStats:
     def test_the_largest_magnitude_may_be_negative(self) -> None:
         assert Stats.clean(2, -7.0, 3.0).finite_abs_max == 7.0
 
-    def test_clean_is_not_bad(self) -> None:
+    def test_clean_is_not_bad_and_of_no_kind(self) -> None:
         assert not Stats.clean(2, -7.0, 3.0).bad
+        assert Stats.clean(2, -7.0, 3.0).kind is None
 
-
-class TestReadable:
-    """What has no strided elements in memory is not read, and what has is read in place."""
-
-    @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize(
-        "make",
+        ("values", "kind"),
+        [([math.nan, math.inf, 9.0], "nan"), ([-math.inf, 9.0], "inf"), ([9.0, -1.0], "huge"), ([-1.0, 0.0], "oob")],
+    )
+    def test_the_kind_is_the_worst_of_what_is_there(self, values: list[float], kind: str) -> None:
+        stats = now(torch.tensor(values), Limits(5.0, low=0.0))
+        assert stats.bad
+        assert stats.kind == kind
+
+    @pytest.mark.parametrize(
+        ("values", "answer"),
         [
-            pytest.param(lambda: torch.empty(0, 3), id="empty"),
-            pytest.param(lambda: torch.empty(2, device="meta"), id="meta"),
-            pytest.param(lambda: torch.eye(2).to_sparse(), id="sparse coo"),
-            pytest.param(lambda: torch.eye(2).to_sparse_csr(), id="sparse csr"),
-            pytest.param(lambda: torch.eye(2).to_mkldnn(), id="mkldnn"),
-            pytest.param(lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), id="nested strided"),
-            pytest.param(
-                lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
-                id="nested jagged",
-            ),
-            pytest.param(lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8), id="quantized"),
+            ([-math.inf, 0.0], True),
+            ([-math.inf, math.inf], False),
+            ([-math.inf, math.nan], False),
+            ([0.0, 1.0], False),
         ],
     )
-    def test_a_tensor_without_strided_elements_is_not_readable(self, make: Any) -> None:
-        assert readable(make()) is None
-
-    def test_a_parameter_is_read_in_place_and_without_its_graph(self) -> None:
-        parameter = torch.nn.Parameter(torch.ones(2))
-        plain = readable(parameter)
-        assert plain is not None
-        assert plain.data_ptr() == parameter.data_ptr()
-        assert not plain.requires_grad
-
-    def test_of_a_distributed_tensor_the_local_shard_is_read_in_place(self) -> None:
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.tensor import Shard, distribute_tensor
-
-        with one_process_group():
-            tensor = distribute_tensor(torch.tensor([1.0, -5.0]), init_device_mesh("cpu", (1,)), [Shard(0)])
-            plain = readable(tensor)
-            assert type(plain) is torch.Tensor
-            assert plain.data_ptr() == tensor.to_local().data_ptr()
-            assert now(tensor, 2.0) == Stats(2, 0, 0, 1, 2, -5.0, 1.0)
+    def test_a_mask_of_negative_infinities_is_told_apart(self, values: list[float], answer: bool) -> None:
+        assert now(torch.tensor(values), Limits()).only_negative_infinite is answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -11,6 +12,8 @@ from torch import nn
 
 from aorta_collectors.observe.observation import Observation, RootInfo
 from aorta_collectors.observe.observer import Observer
+from aorta_collectors.observe.request import Request
+from aorta_collectors.observe.trace import StepTrace
 from aorta_collectors.observe.watch import CHANNELS, WatchGroup
 
 #: Every channel of every module, the root included: the empty string is in each path.
@@ -24,6 +27,7 @@ class Seen:
     def __init__(self) -> None:
         self.roots: list[RootInfo] = []
         self.entered_steps: list[int] = []
+        self.traces: list[StepTrace] = []
         self.by_step: dict[int, list[Observation]] = {}
 
     def attached(self, root: RootInfo) -> None:
@@ -32,8 +36,12 @@ class Seen:
     def entered(self, step: int) -> None:
         self.entered_steps.append(step)
 
-    def observed(self, step: int, observations: list[Observation]) -> None:
-        self.by_step.setdefault(step, []).extend(observations)
+    def forked(self) -> None:
+        raise AssertionError("no test of these forks")
+
+    def observed(self, trace: StepTrace) -> None:
+        self.traces.append(trace)
+        self.by_step.setdefault(trace.step, []).extend(trace.observations)
 
     def places(self, step: int) -> list[tuple[str, str]]:
         """(layer, role) in the order in which they were seen."""
@@ -44,10 +52,10 @@ class Seen:
 
 
 @contextlib.contextmanager
-def watching(*groups: WatchGroup, **options: float) -> Iterator[tuple[Observer, Seen]]:
+def watching(*groups: WatchGroup, **options: Any) -> Iterator[tuple[Observer, Seen]]:
     """An armed observer, disarmed (and so drained) when the block ends. Watches Linear layers by default."""
     seen = Seen()
-    observer = Observer(groups or (LINEARS,), seen, **options)  # type: ignore[arg-type]
+    observer = Observer(Request(groups or (LINEARS,), **options), seen)
     observer.arm()
     try:
         yield observer, seen
