@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from aorta_collectors.frontend.arming import let_children_arm
+from aorta_collectors.launch.value import bootstrap_directory
 from tests.frontend.compare import FRONTEND, bare_and_framed, same, script
 from tests.support import PYTHON, Ran, run
 
@@ -114,3 +116,35 @@ class TestArming:
         framed = run([PYTHON, "-S", "-m", FRONTEND, "tries.py"], tmp_path, env)
         bare = run([PYTHON, "-S", "tries.py"], tmp_path, env)
         assert (framed.code, framed.err) == (bare.code, bare.err)
+
+
+class TestChildren:
+    """What is put into the environment reaches the Python processes that the program starts."""
+
+    def test_a_child_is_armed_and_sees_its_own_path(self, with_fake_torch: Path) -> None:
+        source = """
+            import os, subprocess, sys
+            from aorta_collectors.frontend.arming import let_children_arm
+            show = "import json, sys; print(json.dumps([sys.path, sys.argv])); import torch"
+            def child():
+                subprocess.run([sys.executable, "-c", show, "a"], check=True)
+            child()
+            for name in ("collectors:first", "collectors:second", "collectors:first"):
+                let_children_arm(name, os.environ)
+            child()
+            """
+        script(with_fake_torch / "starts.py", source)
+        ran = run([PYTHON, "-u", "starts.py"], with_fake_torch, {"PYTHONPATH": os.fspath(with_fake_torch)}).ok()
+        bare = ran.out.splitlines()[:2]
+        assert bare[1] == "torch is imported"
+        assert ran.out.splitlines()[2:] == [*bare, "first armed True", "second armed"]
+        assert ran.err == ""
+
+    @pytest.mark.parametrize("path", ["", "a", "a::b"])
+    def test_the_users_path_is_kept_and_ours_comes_once(self, path: str) -> None:
+        environ = {"PYTHONPATH": path} if path else {}
+        for _ in range(2):
+            let_children_arm("x:y", environ)
+        first, _, rest = environ["PYTHONPATH"].partition(os.pathsep)
+        assert (first, rest) == (bootstrap_directory(), path)
+        assert environ["AORTA_COLLECTORS_ARM"] == "x:y"

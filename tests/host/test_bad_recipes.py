@@ -106,17 +106,16 @@ def test_each_bad_value_is_named(block: dict[str, str], message: str, tmp_path: 
 @pytest.mark.parametrize(
     ("block", "option"),
     [
-        ({"NANLOG_ADDR": "1"}, "NANLOG_ADDR"),
-        ({"NANLOG_PIPELINE": "1"}, "NANLOG_PIPELINE"),
-        ({"NANLOG_SPEC": '{"follow": [{"tensor": "x"}]}'}, "NANLOG_SPEC: follow"),
+        ({"NANLOG_ORIGIN": "1"}, "NANLOG_ORIGIN"),
+        ({"NANLOG_HUGE_HEADROOM": "2"}, "NANLOG_HUGE_HEADROOM"),
+        ({"NANLOG_SPEC": '{"origin": true}'}, "NANLOG_SPEC: origin"),
     ],
 )
-def test_an_option_that_the_engine_does_not_have_is_refused_and_not_ignored(
+def test_an_option_that_the_stock_logger_does_not_have_is_refused_with_it_and_not_ignored(
     block: dict[str, str], option: str, tmp_path: Path
 ) -> None:
-    error = _error(_load(tmp_path, "workload", collect={"layer_numerics": block}), tmp_path)
-    assert error.startswith(f"{BLOCK}.{option}: the native engine does not have ")
-    assert "frontend: aorta" in error
+    error = _error(_load(tmp_path, "probe", collect={"layer_numerics": {"frontend": "aorta", **block}}), tmp_path)
+    assert error.startswith(f"{BLOCK}.{option}: frontend: aorta is the stock logger, which does not have it")
 
 
 def test_the_stock_logger_cannot_be_asked_for_in_process(tmp_path: Path) -> None:

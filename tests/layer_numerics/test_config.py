@@ -1,4 +1,4 @@
-"""NANLOG_* variables as a value: defaults, what does not parse, and which spec wins."""
+"""NANLOG_SPEC as a value: what it means, which flat variables stay in force beside it, and which source wins."""
 
 from __future__ import annotations
 
@@ -6,115 +6,31 @@ import json
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from aorta_collectors.layer_numerics.config import Config, Group
+from aorta_collectors.errors import OptionsError
+from aorta_collectors.layer_numerics.config import Config
+from aorta_collectors.layer_numerics.flat import DIAGNOSTICS
+from aorta_collectors.layer_numerics.spec import OWNED
+from aorta_collectors.layer_numerics.support import check_spec
+from aorta_collectors.observe.followed.entry import FollowEntry
+from aorta_collectors.observe.limits import Bound
+from aorta_collectors.observe.watch import WatchGroup
+from tests.layer_numerics.test_flat import EVERY_HEAD, config
 
-
-def config(**variables: str) -> Config:
-    return Config.from_environment({f"NANLOG_{name}": value for name, value in variables.items()})
+LINEAR = WatchGroup((), ("Linear",))
+HEAD = {"names": ["head"]}
 
 
 def specified(spec: Any, **variables: str) -> Config:
     return config(SPEC=spec if isinstance(spec, str) else json.dumps(spec), **variables)
 
 
-class TestFlatVariables:
-    def test_defaults_are_those_of_the_reference_table(self) -> None:
-        assert config() == Config()
-        assert config().describe() == {
-            "groups": [{"names": [], "types": ["Linear"], "channels": ["act", "igrad"], "stride": 1}],
-            "sample_every": 50,
-            "pre_context": 0,
-            "huge_threshold": 1e10,
-            "max_records": 200_000,
-            "max_param_numel": 50_000_000,
-            "stop_on_first": False,
-        }
-        assert config().spec_source is config().spec_error is None
-        assert config().warnings == ()
-
-    @pytest.mark.parametrize(
-        ("name", "text", "attribute", "value"),
-        [
-            ("SAMPLE_EVERY", "1", "sample_every", 1),
-            ("SAMPLE_EVERY", " 7 ", "sample_every", 7),
-            ("PRE_CONTEXT", "10", "pre_context", 10),
-            ("PRE_CONTEXT", "0", "pre_context", 0),
-            ("HUGE_THRESHOLD", "1e4", "huge_threshold", 1e4),
-            ("HUGE_THRESHOLD", "65504", "huge_threshold", 65504.0),
-            ("MAX_RECORDS", "0", "max_records", 0),
-            ("MAX_RECORDS", "12", "max_records", 12),
-            ("MAX_PARAM_NUMEL", "5", "max_param_numel", 5),
-            ("STOP_ON_FIRST", "1", "stop_on_first", True),
-            ("STOP_ON_FIRST", "0", "stop_on_first", False),
-            ("VERBOSE", "1", "verbose", True),
-        ],
-    )
-    def test_a_variable_sets_its_value(self, name: str, text: str, attribute: str, value: Any) -> None:
-        found = config(**{name: text})
-        assert getattr(found, attribute) == value
-        assert found.warnings == ()
-
-    @pytest.mark.parametrize(
-        ("variables", "group"),
-        [
-            ({"WATCH_TYPES": "MLP, Block ,"}, Group((), ("MLP", "Block"))),
-            ({"WATCH_NAMES": "emb_proj,over"}, Group(("emb_proj", "over"), ())),
-            ({"WATCH_NAMES": "over", "WATCH_TYPES": "Linear"}, Group(("over",), ("Linear",))),
-            ({"WATCH_TYPES": ""}, Group((), ())),
-            ({"CHANNELS": "input,wgrad"}, Group(channels=("input", "wgrad"))),
-            ({"CHANNELS": ""}, Group(channels=())),
-            ({"WATCH_STRIDE": "4"}, Group(stride=4)),
-        ],
-    )
-    def test_the_watch_variables_make_one_group(self, variables: dict[str, str], group: Group) -> None:
-        found = config(**variables)
-        assert found.groups == (group,)
-        assert found.warnings == ()
-
-    @pytest.mark.parametrize("text", ["", "  "])
-    @pytest.mark.parametrize("name", ["SAMPLE_EVERY", "PRE_CONTEXT", "HUGE_THRESHOLD", "MAX_RECORDS"])
-    def test_an_empty_variable_is_as_good_as_none(self, name: str, text: str) -> None:
-        assert config(**{name: text}) == Config()
-        assert config(**{name: text}).warnings == ()
-
-    @pytest.mark.parametrize(
-        ("name", "text"),
-        [
-            ("SAMPLE_EVERY", "0"),
-            ("SAMPLE_EVERY", "-3"),
-            ("SAMPLE_EVERY", "often"),
-            ("SAMPLE_EVERY", "2.5"),
-            ("SAMPLE_EVERY", "9" * 5000),
-            ("PRE_CONTEXT", "-1"),
-            ("PRE_CONTEXT", "ten"),
-            ("HUGE_THRESHOLD", "0"),
-            ("HUGE_THRESHOLD", "-1e10"),
-            ("HUGE_THRESHOLD", "nan"),
-            ("HUGE_THRESHOLD", "inf"),
-            ("HUGE_THRESHOLD", "big"),
-            ("MAX_RECORDS", "-1"),
-            ("MAX_PARAM_NUMEL", "many"),
-            ("WATCH_STRIDE", "0"),
-            ("WATCH_STRIDE", "x"),
-        ],
-    )
-    def test_a_malformed_value_warns_with_its_name_and_falls_back(self, name: str, text: str) -> None:
-        found = config(**{name: text})
-        assert found == Config()
-        (warning,) = found.warnings
-        assert warning.startswith(f"NANLOG_{name}: must be ")
-        assert "using " in warning
-
-    def test_unknown_channels_are_named_and_the_known_ones_stay(self) -> None:
-        found = config(CHANNELS="act, output,wgrad,acts")
-        assert found.channels == ["act", "wgrad"]
-        (warning,) = found.warnings
-        assert warning.startswith("NANLOG_CHANNELS: ['acts', 'output'] ignored")
-
-    def test_each_malformed_variable_gets_its_own_warning(self) -> None:
-        assert len(config(SAMPLE_EVERY="x", PRE_CONTEXT="y", CHANNELS="z").warnings) == 3
+def assignments(text: str) -> dict[str, str]:
+    return dict(word.split("=") for word in text.split())
 
 
 class TestSpec:
@@ -131,36 +47,30 @@ class TestSpec:
     )
     def test_tensors_are_channels(self, tensors: list[str], channels: tuple[str, ...]) -> None:
         found = specified({"watch": [{"scope": {"types": ["MLP"]}, "tensors": tensors}]})
-        assert found.groups == (Group((), ("MLP",), channels),)
+        assert found.groups == (WatchGroup((), ("MLP",), channels),)
 
     def test_each_watch_entry_is_a_group_of_its_own(self) -> None:
         found = specified(
             {
                 "watch": [
-                    {"scope": {"types": ["MLP"], "names": ["emb"]}, "tensors": ["output"], "stride": 4},
+                    {"scope": {"types": ["MLP"], "names": [" emb "]}, "tensors": ["output"], "stride": 4},
                     {"tensors": ["igrad"]},
                 ],
                 "sample_every": 5,
                 "pre_context": 3,
             }
         )
-        assert found.groups == (Group(("emb",), ("MLP",), ("act",), 4), Group((), ("Linear",), ("igrad",)))
+        assert found.groups == (WatchGroup(("emb",), ("MLP",), ("act",), 4), WatchGroup((), ("Linear",), ("igrad",)))
         assert (found.sample_every, found.pre_context) == (5, 3)
         assert (found.spec_source, found.spec_error, found.warnings) == ("NANLOG_SPEC", None, ())
         assert found.channels == ["act", "igrad"]
         assert found.types == ["MLP", "Linear"]
         assert found.names == ["emb"]
 
-    def test_what_a_spec_does_not_say_is_said_by_the_flat_variables(self) -> None:
-        found = specified({"sample_every": 5}, WATCH_NAMES="over", PRE_CONTEXT="4", HUGE_THRESHOLD="10")
-        assert found.groups == (Group(("over",), ()),)
-        assert (found.sample_every, found.pre_context, found.huge_threshold) == (5, 4, 10.0)
-
-    def test_a_spec_wins_over_the_flat_variables(self) -> None:
-        spec = {"watch": [{"scope": {"names": ["a"]}, "tensors": ["output"]}], "sample_every": 5}
-        found = specified(spec, WATCH_NAMES="b", CHANNELS="igrad", SAMPLE_EVERY="2")
-        assert found.groups == (Group(("a",), (), ("act",)),)
-        assert found.sample_every == 5
+    def test_diagnostics_and_origin(self) -> None:
+        found = specified({"diagnostics": ["addr", "dump_tensor", "addr"], "origin": True})
+        assert (found.diagnostics, found.origin) == ({"addr", "dump_tensor"}, True)
+        assert found.groups == (LINEAR,)
 
     @pytest.mark.parametrize(
         "spec",
@@ -173,25 +83,41 @@ class TestSpec:
             '{"sample_every": 0}',
             '{"sample_every": true}',
             '{"sample_every": "5"}',
+            '{"sample_every": 1e300}',
             '{"pre_context": -1}',
             '{"watch": [{"scope": {"types": ["MLP"]}}]}',
             '{"watch": [{"scope": {}, "tensors": ["output"]}]}',
             '{"watch": [{"scope": {"types": ["MLP"]}, "tensors": ["outputs"]}]}',
             '{"watch": [{"tensors": ["output"], "stride": 0}]}',
             '{"watch": [{"tensors": []}]}',
-            '{"diagnostics": ["addr"]}',
-            '{"follow": [{"tensor": "embedding_features", "stages": true}]}',
+            '{"diagnostics": ["adr"]}',
+            '{"origin": 1}',
+            '{"follow": [{}]}',
+            '{"follow": [{"tensor": ""}]}',
+            '{"follow": [{"tensor": "x", "at": "copy"}]}',
+            '{"follow": [{"tensor": "x", "stride": 2}]}',
+            '{"follow": [{"tensor": "x", "stages": false}]}',
+            '{"follow": [{"tensor": "x", "pipeline": false}]}',
+            '{"follow": [{"tensor": "x", "pipeline": false, "scope": {"names": ["a"]}, "stages": true}]}',
+            '{"follow": [{"tensor": "x", "pipeline": false, "scope": {"names": ["a"]}, "stage_reads": true}]}',
+            '{"follow": [{"tensor": "x", "bounds": [0]}]}',
+            '{"follow": [{"tensor": "x", "bounds": [60, 0]}]}',
+            '{"follow": [{"tensor": "x", "bounds": [0, NaN]}]}',
+            '{"follow": [{"tensor": "x", "bounds": [0, 1' + "0" * 400 + "]}]}",
+            '{"follow": [{"tensor": "x"}, {"tensor": "y", "stride": 2}]}',
         ],
     )
     def test_a_malformed_spec_warns_says_why_and_falls_back_whole(self, spec: str) -> None:
-        found = specified(spec, SAMPLE_EVERY="3", WATCH_NAMES="over")
-        assert found.groups == (Group(("over",), ()),)
-        assert found.sample_every == 3
+        found = specified(spec, SAMPLE_EVERY="3", WATCH_NAMES="over", PIPELINE="1", ADDR="1")
+        assert found.groups == (WatchGroup(("over",), ()),)
+        assert found.follows == (FollowEntry("embedding_features"),)
+        assert (found.sample_every, found.diagnostics) == (3, {"addr"})
         assert found.spec_source == "NANLOG_SPEC"
         assert found.spec_error
         (warning,) = found.warnings
-        assert warning.startswith("NANLOG_SPEC: ")
-        assert "flat NANLOG_* variables" in warning
+        assert warning == f"NANLOG_SPEC: {found.spec_error}; using the flat NANLOG_* variables instead"
+        with pytest.raises(OptionsError):
+            check_spec(json.loads(spec) if spec != "{not json" else None)
 
     def test_the_error_of_a_spec_names_the_place_in_it(self) -> None:
         found = specified({"watch": [{"tensors": ["output"]}, {"tensors": ["outputs"]}]})
@@ -200,6 +126,129 @@ class TestSpec:
 
     def test_a_blank_spec_is_no_spec(self) -> None:
         assert config(SPEC="  ", SPEC_FILE=" ") == Config()
+
+
+class TestFollow:
+    @pytest.mark.parametrize(
+        ("entry", "follow"),
+        [
+            ({}, FollowEntry("x")),
+            ({"stages": True}, FollowEntry("x")),
+            ({"stages": True, "scope": HEAD}, FollowEntry("x", modules=EVERY_HEAD)),
+            (
+                {"stages": True, "scope": {"types": ["MLP"]}, "stride": 8},
+                FollowEntry("x", modules=WatchGroup((), ("MLP",), (), 8)),
+            ),
+            ({"pipeline": False, "scope": HEAD}, FollowEntry("x", stages=False, modules=EVERY_HEAD)),
+            ({"pipeline": False, "stages": False, "scope": HEAD}, FollowEntry("x", stages=False, modules=EVERY_HEAD)),
+            ({"stage_reads": True}, FollowEntry("x", side_stream=True)),
+            ({"stage_reads": True, "pipeline": True}, FollowEntry("x", side_stream=True)),
+            ({"bounds": [0, 60]}, FollowEntry("x", bounds=(0.0, 60.0))),
+            ({"bounds": [1, 1]}, FollowEntry("x", bounds=(1.0, 1.0))),
+        ],
+    )
+    def test_where_a_tensor_is_read(self, entry: dict[str, Any], follow: FollowEntry) -> None:
+        found = specified({"follow": [{"tensor": " x ", **entry}]})
+        assert found.follows == (follow,)
+        assert (found.spec_error, found.warnings) == (None, ())
+        assert found.groups == ()
+        assert found.channels == found.types == found.names == []
+
+    @pytest.mark.parametrize("stages", [{}, {"stages": False}])
+    def test_a_scope_does_not_exclude_the_stages_and_that_is_said(self, stages: dict[str, bool]) -> None:
+        found = specified({"follow": [{"tensor": "x"}, {"tensor": "y", "scope": HEAD, **stages}]})
+        assert found.follows == (FollowEntry("x"), FollowEntry("y", modules=EVERY_HEAD))
+        (warning,) = found.warnings
+        assert warning.startswith("follow[1]: ")
+        assert '"pipeline": false' in warning
+
+    def test_each_entry_keeps_its_own_cadence_scope_and_bounds(self) -> None:
+        found = specified(
+            {
+                "watch": [{"scope": {"types": ["MLP"]}, "tensors": ["output"], "stride": 2}],
+                "follow": [
+                    {"tensor": "a", "stages": True, "stage_reads": True, "bounds": [0, 60]},
+                    {"tensor": "b", "pipeline": False, "scope": HEAD, "stride": 3, "bounds": [-1, 1]},
+                    {"tensor": "a", "pipeline": False, "scope": {"types": ["MLP"]}},
+                ],
+            }
+        )
+        assert found.groups == (WatchGroup((), ("MLP",), ("act",), 2),)
+        assert found.follows == (
+            FollowEntry("a", True, True, None, (0, 60)),
+            FollowEntry("b", False, False, WatchGroup(("head",), (), (), 3), (-1, 1)),
+            FollowEntry("a", False, False, WatchGroup((), ("MLP",), ())),
+        )
+        assert found.warnings == ()
+        assert found.bounds == ()
+        assert (found.pipeline, found.stage_reads) == (True, True)
+        assert found.track_attr == ["a", "b"]
+        assert (found.track_every_layer, found.track_layer_stride) == (True, 3)
+
+    def test_without_a_follow_nothing_of_it_is_on(self) -> None:
+        found = config()
+        assert (found.pipeline, found.stage_reads, found.track_attr) == (False, False, [])
+        assert (found.track_every_layer, found.track_layer_stride) == (False, 1)
+
+
+class TestSpecOverFlatVariables:
+    OWN = assignments(
+        "WATCH_NAMES=over WATCH_TYPES=MLP WATCH_STRIDE=2 CHANNELS=input SAMPLE_EVERY=2 PRE_CONTEXT=4 BOUNDS=a:0:1 "
+        "PIPELINE=1 PIPELINE_OFF_FOLLOW=1 STAGE_READS=1 TRACK_ATTR=a TRACK_EVERY_LAYER=1 TRACK_LAYER_STRIDE=3 "
+        "ADDR=1 LOCATE=1 BAD_VALUES=1 DUMP_TENSOR=1 ALLOC_SNAPSHOT=1"
+    )
+
+    def test_no_variable_that_a_spec_speaks_for_leaks_through(self) -> None:
+        assert {f"NANLOG_{name}" for name in self.OWN} == OWNED
+        found = specified({"sample_every": 5}, **self.OWN)
+        assert found.describe() == {**Config().describe(), "sample_every": 5}
+        (warning,) = found.warnings
+        assert warning.startswith("NANLOG_SPEC is in force; ignored: NANLOG_ADDR, ")
+        assert all(f"NANLOG_{name}" in warning for name in self.OWN)
+
+    def test_not_even_as_a_warning_about_its_value(self) -> None:
+        found = specified({"sample_every": 5}, SAMPLE_EVERY="often", PIPELINE="0")
+        assert found.warnings == ("NANLOG_SPEC is in force; ignored: NANLOG_SAMPLE_EVERY",)
+
+    def test_what_a_spec_cannot_say_stays_in_force(self) -> None:
+        found = specified(
+            {"follow": [{"tensor": "x"}]},
+            **assignments(
+                "HUGE_THRESHOLD=10 HUGE_HEADROOM=2 MAX_RECORDS=9 MAX_PARAM_NUMEL=8 ORIGIN=1 STOP_ON_FIRST=1 VERBOSE=1 "
+                "TRACK_MAX=7 SPARSE=1 SPARSE_HEAVY=1 BOUND_LO=0 BOUND_HI=1"
+            ),
+        )
+        assert found == Config(
+            groups=(),
+            follows=(FollowEntry("x"),),
+            bounds=(Bound("", 0, 1),),
+            sparse=True,
+            sparse_heavy=True,
+            track_max=7,
+            origin=True,
+            huge_threshold=10.0,
+            huge_headroom=2.0,
+            max_records=9,
+            max_param_numel=8,
+            stop_on_first=True,
+            verbose=True,
+            spec_source="NANLOG_SPEC",
+        )
+        assert found.warnings == ()
+        assert not specified({"origin": False}, ORIGIN="1").origin
+
+    @pytest.mark.parametrize(
+        ("spec", "groups"),
+        [
+            ({"sample_every": 5}, (LINEAR,)),
+            ({"watch": []}, (LINEAR,)),
+            ({"follow": []}, (LINEAR,)),
+            ({"follow": [{"tensor": "x"}]}, ()),
+            ({"follow": [{"tensor": "x"}], "watch": []}, ()),
+        ],
+    )
+    def test_only_a_follow_takes_the_default_watch_away(self, spec: Any, groups: tuple[WatchGroup, ...]) -> None:
+        assert specified(spec, WATCH_NAMES="over").groups == groups
 
 
 class TestPrecedence:
@@ -231,6 +280,11 @@ class TestPrecedence:
             (14, None),
         ]
 
+    def test_a_relative_path_is_meant_from_the_directory(self, files: dict[str, str], tmp_path: Path) -> None:
+        found = Config.from_environment({"NANLOG_SPEC_FILE": "file.json"}, directory=tmp_path)
+        assert (found.sample_every, found.spec_source) == (12, "NANLOG_SPEC_FILE=file.json")
+        assert Config.from_environment({}, "config.json", tmp_path).sample_every == 11
+
     @pytest.mark.parametrize("way", ["--config", "NANLOG_SPEC_FILE"])
     def test_a_file_that_cannot_be_read_falls_back_to_flat_variables(self, files: dict[str, str], way: str) -> None:
         environ = {"NANLOG_SPEC": '{"sample_every": 13}', "NANLOG_SAMPLE_EVERY": "14"}
@@ -254,5 +308,86 @@ class TestPrecedence:
 
     def test_a_directory_as_a_file_falls_back_to_flat_variables(self, tmp_path: Path) -> None:
         found = Config.from_environment({}, str(tmp_path))
-        assert found.groups == (Group(),)
+        assert found.groups == (LINEAR,)
         assert found.spec_error is not None
+
+
+words = st.text("ab.", min_size=1, max_size=3)
+numbers = st.integers(-(10**400), 10**400) | st.floats(allow_nan=False, allow_infinity=False)
+counts = st.integers(-1, 3) | st.integers(2**53 - 1, 2**53)
+scopes = st.fixed_dictionaries(
+    {}, optional={"names": st.lists(words, max_size=2), "types": st.lists(words, max_size=2)}
+)
+watches = st.fixed_dictionaries(
+    {"tensors": st.lists(st.sampled_from(["input", "output", "weight", "bias", "igrad", "grad", "act"]), max_size=3)},
+    optional={"scope": scopes, "stride": counts},
+)
+follows = st.fixed_dictionaries(
+    {"tensor": st.sampled_from(["x", " y "])},
+    optional={
+        "stages": st.booleans(),
+        "pipeline": st.booleans(),
+        "stage_reads": st.booleans(),
+        "scope": scopes,
+        "stride": counts,
+        "bounds": st.lists(numbers, min_size=2, max_size=2),
+    },
+)
+specs = st.fixed_dictionaries(
+    {},
+    optional={
+        "watch": st.lists(watches, max_size=2),
+        "follow": st.lists(follows, max_size=2),
+        "sample_every": counts,
+        "pre_context": counts,
+        "diagnostics": st.lists(st.sampled_from([*DIAGNOSTICS, "all"]), max_size=3),
+        "origin": st.booleans(),
+    },
+)
+environments = st.dictionaries(
+    st.sampled_from(sorted(OWNED | {"NANLOG_BOUND_LO", "NANLOG_BOUND_HI", "NANLOG_HUGE_HEADROOM", "NANLOG_SPARSE"})),
+    st.sampled_from(["0", "1", "", "7", "x", "-1", "inf", "a:0:1", "a:1:0"]),
+    max_size=4,
+)
+
+
+def refusal_of(spec: Any) -> str | None:
+    try:
+        check_spec(spec)
+    except OptionsError as error:
+        return str(error)
+    return None
+
+
+class TestAnySpec:
+    @settings(max_examples=300, deadline=None)
+    @given(specs, environments)
+    def test_what_the_check_accepts_is_in_force_and_what_it_refuses_falls_back(
+        self, spec: dict[str, Any], environ: dict[str, str]
+    ) -> None:
+        flat = Config.from_environment(environ)
+        found = Config.from_environment({**environ, "NANLOG_SPEC": json.dumps(spec)})
+        refusal = refusal_of(spec)
+        assert found.spec_error == refusal
+        if refusal is not None:
+            assert found.describe() == flat.describe()
+            assert len(found.warnings) == len(flat.warnings) + 1
+            return
+        assert len(found.follows) == len(spec.get("follow", []))
+        for entry, asked in zip(found.follows, spec.get("follow", []), strict=True):
+            assert entry.stages == asked.get("pipeline", True)
+            assert (entry.modules is None) == ("scope" not in asked)
+            assert entry.bounds is None or entry.bounds[0] <= entry.bounds[1]
+        if spec.get("watch") or spec.get("follow"):
+            assert len(found.groups) == len(spec.get("watch", []))
+        assert all(group.channels for group in found.groups)
+
+    @settings(deadline=None)
+    @given(specs, environments)
+    def test_the_description_survives_a_summary_file(self, spec: dict[str, Any], environ: dict[str, str]) -> None:
+        described = Config.from_environment({**environ, "NANLOG_SPEC": json.dumps(spec)}).describe()
+        assert orjson.loads(json.dumps(described, allow_nan=False)) == described
+
+    def test_each_field_that_changes_what_is_recorded_is_in_the_description(self) -> None:
+        others = {"verbose", "spec_source", "spec_error", "warnings"}
+        assert set(Config.__dataclass_fields__) - others == set(Config().describe())

@@ -20,6 +20,7 @@ class Times(nn.Module):
     def forward(self, x):
         return x * 1e6
 
+torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(2, 2), Times(), nn.Linear(2, 2))
 x = torch.ones(1, 2)
 for step in range(8):
@@ -43,10 +44,9 @@ def test_the_first_value_that_is_not_finite_is_told_apart_from_the_first_huge_on
     assert lost["step"] > found["first_bad"]["step"]
 
 
-def test_a_misspelt_variable_is_warned_of_and_one_of_the_stock_logger_too(tmp_path: Path) -> None:
-    ran = _run(tmp_path, {"NANLOG_CHANELS": "act", "NANLOG_ADDR": "1"})
+def test_a_misspelt_variable_is_warned_of(tmp_path: Path) -> None:
+    ran = _run(tmp_path, {"NANLOG_CHANELS": "act"})
     assert "WARNING: NANLOG_CHANELS: unknown, and ignored; did you mean NANLOG_CHANNELS?" in ran.err
-    assert "WARNING: NANLOG_ADDR: not in this engine yet" in ran.err
 
 
 @pytest.mark.parametrize(("kind", "verdict"), [("Linear", Verdict.CAPTURED), ("Lineer", Verdict.MISAPPLIED)])

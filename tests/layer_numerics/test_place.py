@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from aorta_collectors.layer_numerics.place import Place
+from aorta_collectors.layer_numerics.place import Place, is_helper
+from aorta_collectors.layer_numerics.standalone import StandaloneLaunch
 from tests.support import PYTHON, run
 
 PROCESSES = 4
 ROUNDS = 25
 
-#: Real processes of one rank, let loose together once for each directory. Each prints what it has claimed.
+#: Real processes of one rank, let loose together once for each directory. Each prints what it has claimed. Those of a
+#: standalone launch write their summaries, while the others are still choosing, over what another launch has left.
 CLAIMING = f"""
-import json, multiprocessing
+import json, multiprocessing, sys
 from pathlib import Path
 import torch.distributed
 from aorta_collectors.layer_numerics.place import Place
+from aorta_collectors.layer_numerics.standalone import StandaloneLaunch
 
+alone = sys.argv[1] == "launch"
+launch = StandaloneLaunch("this", 1, "/") if alone else None
 context = multiprocessing.get_context("fork")
 start = context.Barrier({PROCESSES})
 
@@ -28,8 +34,15 @@ start = context.Barrier({PROCESSES})
 def claim(index):
     claimed = []
     for round in range({ROUNDS}):
+        directory = Path(f"round_{{round}}")
+        if alone:
+            directory.mkdir(exist_ok=True)
+            if index == 0:
+                (directory / "summary_rank3.json").write_text(json.dumps({{"run_id": "another"}}))
         start.wait(60)
-        place = Place.claim(Path(f"round_{{round}}"), "the trial")
+        place = Place.claim(directory, None if alone else "the trial", launch)
+        place.summary.write_text(json.dumps({{"run_id": place.run_id}}))
+        place.settle()
         claimed.append([str(place.records), str(place.summary), place.rank, place.warning])
     Path(f"claimed_{{index}}.json").write_text(json.dumps(claimed))
 
@@ -43,11 +56,14 @@ raise SystemExit(any(child.exitcode for child in children))
 """
 
 
-@pytest.fixture(scope="module")
-def claimed(tmp_path_factory: pytest.TempPathFactory) -> list[list[tuple[str, str, int, str]]]:
+@pytest.fixture(scope="module", params=["trial", "launch"])
+def claimed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> list[list[tuple[str, str, int, str]]]:
     """By process, what it claimed in each round."""
     directory = tmp_path_factory.mktemp("claims")
-    run([PYTHON, "-c", CLAIMING], directory, {"RANK": "3"}).ok()
+    run([PYTHON, "-c", CLAIMING, request.param], directory, {"RANK": "3"}).ok()
+    assert list(directory.glob("round_*/.*")) == []
     return [
         [tuple(entry) for entry in json.loads((directory / f"claimed_{index}.json").read_text())]
         for index in range(PROCESSES)
@@ -88,3 +104,68 @@ def test_a_process_that_begins_when_another_has_ended_does_not_overwrite_it(
     second = Place.claim(tmp_path, "the trial")
     assert second.summary != first.summary
     assert second.records != first.records
+
+
+class TestAlone:
+    """Files of a standalone launch, and those that others have left in its directory."""
+
+    @pytest.fixture(autouse=True)
+    def rank(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RANK", "0")
+
+    def place(self, directory: Path, run_id: str) -> Place:
+        """Of a process that has written its summary."""
+        place = Place.claim(directory, None, StandaloneLaunch(run_id, os.getpid(), "/"))
+        place.summary.write_text(json.dumps({"run_id": place.run_id}))
+        place.settle()
+        return place
+
+    def test_a_second_launch_takes_the_names_of_the_first(self, tmp_path: Path) -> None:
+        first, second = self.place(tmp_path, "a"), self.place(tmp_path, "b")
+        assert (first.records, first.summary) == (second.records, second.summary)
+        assert second.summary.name == "summary_rank0.json"
+
+    def test_a_second_process_of_a_launch_does_not(self, tmp_path: Path) -> None:
+        first, second = self.place(tmp_path, "a"), self.place(tmp_path, "a")
+        assert first.summary.name == "summary_rank0.json"
+        assert second.summary.name == f"summary_rank0_p{os.getpid()}.json"
+
+    def test_it_does_not_before_the_first_has_written_anything_either(self, tmp_path: Path) -> None:
+        launch = StandaloneLaunch("a", os.getpid(), "/")
+        assert Place.claim(tmp_path, None, launch).summary != Place.claim(tmp_path, None, launch).summary
+
+    @pytest.mark.parametrize("content", ["", "{", "[]", '{"run_id": 3}', '{"rank": 0}', "\ufffe"])
+    def test_a_summary_that_says_of_no_launch_is_replaced(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / "summary_rank0.json").write_text(content)
+        assert self.place(tmp_path, "a").summary.name == "summary_rank0.json"
+
+    def test_armed_by_hand_a_process_takes_the_plain_names(self, tmp_path: Path) -> None:
+        for _ in range(2):
+            place = Place.claim(tmp_path, None)
+            assert (place.summary.name, place.run_id) == ("summary_rank0.json", None)
+            place.settle()
+
+    def test_what_earlier_launches_left_is_told_by_rank_0(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, run_id, age in (("rank2", "old", 60), ("rank0_p1", "old", 60), ("rank5", "b", 60), ("rank6", "c", 0)):
+            path = tmp_path / f"summary_{name}.json"
+            path.write_text(json.dumps({"run_id": run_id}))
+            then = path.stat().st_mtime - age
+            # Another machine's ranks have another id, and write while this one runs.
+            os.utime(path, (then, then if age else then + 60))
+        assert self.place(tmp_path, "b").left_over() == ["summary_rank0_p1.json", "summary_rank2.json"]
+        monkeypatch.setenv("RANK", "1")
+        assert self.place(tmp_path, "b").left_over() == []
+
+    def test_who_is_a_helper(self, tmp_path: Path) -> None:
+        parent, child = StandaloneLaunch("a", os.getpid(), "/"), StandaloneLaunch("a", os.getppid(), "/")
+        assert is_helper(tmp_path, None, child)
+        assert not any(
+            is_helper(tmp_path, trial, launch) for trial, launch in ((None, None), (None, parent), ("t", child))
+        )
+        self.place(tmp_path, "b")
+        assert not any(is_helper(tmp_path, None, launch) for launch in (None, parent))
+        assert is_helper(tmp_path, "t", None)
+        self.place(tmp_path, "a")
+        assert is_helper(tmp_path, None, parent)

@@ -11,8 +11,9 @@ import torch
 from aorta_collectors.layer_numerics.config import Config
 from aorta_collectors.layer_numerics.recorder import Recorder
 from aorta_collectors.observe.files import RecordFile
-from aorta_collectors.observe.observation import Observation, Site
+from aorta_collectors.observe.observation import Moment, Observation, Site
 from aorta_collectors.observe.reduce import Stats
+from aorta_collectors.observe.trace import StepTrace
 from tests.support import records
 
 IDENTITY = {"rank": 3, "gpu": 3, "host": "node", "pid": 42}
@@ -25,7 +26,7 @@ ALL_NAN = Stats(6, 6, 0, 0, 0, None, None)
 def clean(layer: str, calls: int = 1, role: str = "act") -> Observation:
     direction = {"act": "fwd", "igrad": "bwd", "weight": "param"}[role]
     site = Site(layer, direction, role, "weight" if role == "weight" else "")
-    return Observation(site, torch.Size([2, 3]), torch.float32, calls, 12.5, 6, -4.0, 2.0, None)
+    return Observation(site, torch.Size([2, 3]), torch.float32, calls, 12.5, 6, -4.0, 2.0, None, Moment())
 
 
 def bad(layer: str, stats: Stats, calls: int = 1, role: str = "act") -> Observation:
@@ -41,7 +42,7 @@ class Desk:
         self.recorder = Recorder(Config(**config), IDENTITY, self.file, self.messages.append)
 
     def step(self, number: int, *observations: Observation) -> bool:
-        return self.recorder.step(number, list(observations))
+        return self.recorder.step(StepTrace(number, list(observations)))
 
     @property
     def written(self) -> list[str]:
@@ -89,6 +90,13 @@ class TestFirstBad:
             "matmul_calls_so_far": 4,
             "role": "igrad",
             "param_name": "",
+            "module_path": "b",
+            "tensor_path": "",
+            "phase": "forward",
+            "batch_id": None,
+            "checkpoint": None,
+            "invocation": 0,
+            "optimizer_step": 0,
         }
         assert (
             sum(message.startswith("FIRST BAD: step=2 layer=b dir=bwd kind=huge call#~4") for message in desk.messages)
@@ -206,9 +214,14 @@ class TestRecord:
             "batch_id": None,
             **IDENTITY,
             "layer_name": "a",
+            "module_path": "a",
             "direction": "param",
             "role": "weight",
             "param_name": "weight",
+            "tensor_path": "",
+            "seq": 0,
+            "invocation": 0,
+            "optimizer_step": 0,
             "value_is_from_prev_step": True,
             "shape": [2, 3],
             "dtype": "torch.float32",

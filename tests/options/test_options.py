@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from aorta_collectors.api import Capture, Launch
 from aorta_collectors.errors import OptionsError
 from aorta_collectors.layer_numerics.collector import LayerNumerics
 from aorta_collectors.layer_numerics.config import Config
@@ -19,14 +20,17 @@ from aorta_collectors.schema_check import load_schema
 COLLECTOR = LayerNumerics()
 PROPERTIES: dict[str, Any] = load_schema("layer_numerics.options")["properties"]
 CHANNELS = "act, input, igrad, weight, bias, wgrad, bgrad"
-STOCK_ONLY = [name for name, schema in PROPERTIES.items() if schema.get("x-frontend") == "aorta"]
-
-
-def refusal(name: str) -> str:
-    return (
-        f"the native engine does not have {name} yet. Leave it out, or set frontend: aorta to use the stock logger, "
-        "which has it for scripts that build a DistributedModelParallel"
-    )
+NATIVE_ONLY = [name for name, schema in PROPERTIES.items() if schema.get("x-frontend") == "native"]
+REFUSAL = "frontend: aorta is the stock logger, which does not have it; leave it out, or set frontend: native"
+# A value of each type that is no default, and the switches that some options need beside them.
+TEXTS = {"boolean": "1", "integer": "7", "number": "0.5", "array": "weight", "string": "a:0:1"}
+NEEDS = {
+    **dict.fromkeys(
+        ("NANLOG_STAGE_READS", "NANLOG_TRACK_ATTR", "NANLOG_TRACK_EVERY_LAYER", "NANLOG_SPARSE"), ("NANLOG_PIPELINE",)
+    ),
+    "NANLOG_TRACK_LAYER_STRIDE": ("NANLOG_PIPELINE", "NANLOG_TRACK_EVERY_LAYER"),
+    "NANLOG_SPARSE_HEAVY": ("NANLOG_PIPELINE", "NANLOG_SPARSE"),
+}
 
 
 def error(raw: dict[str, str]) -> str:
@@ -55,6 +59,25 @@ class TestAccepted:
             ("NANLOG_MAX_PARAM_NUMEL", "0", 0),
             ("NANLOG_STOP_ON_FIRST", "1", True),
             ("NANLOG_VERBOSE", "0", False),
+            ("NANLOG_ORIGIN", "1", True),
+            ("NANLOG_HUGE_HEADROOM", "2", 2.0),
+            ("NANLOG_BAD_VALUES", "1", True),
+            ("NANLOG_ADDR", "1", True),
+            ("NANLOG_LOCATE", "1", True),
+            ("NANLOG_DUMP_TENSOR", "1", True),
+            ("NANLOG_ALLOC_SNAPSHOT", "1", True),
+            ("NANLOG_PIPELINE", "1", True),
+            ("NANLOG_PIPELINE_OFF_FOLLOW", "1", True),
+            ("NANLOG_STAGE_READS", "1", True),
+            ("NANLOG_TRACK_ATTR", "a, b", ["a", "b"]),
+            ("NANLOG_TRACK_MAX", "3", 3),
+            ("NANLOG_TRACK_EVERY_LAYER", "1", True),
+            ("NANLOG_TRACK_LAYER_STRIDE", "5", 5),
+            ("NANLOG_BOUNDS", "std::emb:0:60;b:-inf:1", "std::emb:0:60;b:-inf:1"),
+            ("NANLOG_BOUNDS", "", ""),
+            ("NANLOG_BOUND_LO", "-1.5", -1.5),
+            ("NANLOG_BOUND_HI", "60", 60.0),
+            ("NANLOG_SPARSE", "1", True),
         ],
     )
     def test_text_is_decoded_to_the_type_of_the_schema(self, name: str, text: str, value: object) -> None:
@@ -79,30 +102,35 @@ class TestAccepted:
         with pytest.raises(TypeError):
             options.values["x"] = 1  # type: ignore[index]
 
-    @pytest.mark.parametrize("name", [name for name in STOCK_ONLY if "default" in PROPERTIES[name]])
-    def test_an_option_of_the_stock_logger_that_only_says_its_default_is_no_request(self, name: str) -> None:
-        default = PROPERTIES[name]["default"]
-        text = {list: lambda: ",".join(default), bool: lambda: str(int(default))}.get(
-            type(default), lambda: str(default)
-        )()
-        assert COLLECTOR.validate({name: text}).values[name] == default
+    @pytest.mark.parametrize("name", NATIVE_ONLY)
+    def test_options_of_the_native_engine_are_refused_for_the_stock_logger(self, name: str) -> None:
+        text = TEXTS[PROPERTIES[name]["type"]]
+        assert error({name: text, "frontend": "aorta"}) == f"{name}: {REFUSAL}"
+        assert COLLECTOR.validate({name: text}).raw[name] == text
 
-    @pytest.mark.parametrize("name", STOCK_ONLY)
-    def test_options_of_the_stock_logger_are_refused_for_ours_and_accepted_for_it(self, name: str) -> None:
-        text = {"boolean": "1", "integer": "7", "number": "0.5", "array": "x", "string": "a:0:1"}[
-            PROPERTIES[name]["type"]
-        ]
-        assert error({name: text}) == f"{name}: {refusal(name)}"
-        assert COLLECTOR.validate({name: text, "frontend": "aorta"}).raw[name] == text
+    def test_the_native_engine_alone_has_these(self) -> None:
+        assert NATIVE_ONLY == ["NANLOG_HUGE_HEADROOM", "NANLOG_ORIGIN"]
+        off = {"NANLOG_ORIGIN": "0", "frontend": "aorta"}
+        assert COLLECTOR.validate(off).values["NANLOG_ORIGIN"] is False
 
-    def test_every_option_that_is_not_the_stock_loggers_alone_reaches_the_engine_or_the_sweep(self) -> None:
-        """Accepted by the native engine, hence in force: Config sees each flat variable."""
-        for name, schema in PROPERTIES.items():
-            if not name.startswith("NANLOG_") or name in STOCK_ONLY or schema["type"] in ("object", "string"):
-                continue
-            text = {"boolean": "1", "integer": "7", "number": "0.5", "array": "weight"}[schema["type"]]
-            options = COLLECTOR.validate({name: text})
-            assert Config.from_environment(options.raw) != Config(), name
+    @pytest.mark.parametrize("name", [name for name in PROPERTIES if name not in ("frontend", "on_missing")])
+    def test_every_option_reaches_the_engine(self, name: str, tmp_path: Path) -> None:
+        """Accepted in a sweep, hence in force, without a word on stderr: `Config` sees each of them."""
+        special = {"NANLOG_SPEC": '{"sample_every": 3}', "NANLOG_SPEC_FILE": str(tmp_path / "spec.json")}
+        (tmp_path / "spec.json").write_text('{"sample_every": 3}')
+        base = dict.fromkeys(NEEDS.get(name, ()), "1")
+        text = special.get(name) or TEXTS[PROPERTIES[name]["type"]]
+        found = Config.from_environment(COLLECTOR.validate({**base, name: text}).raw)
+        assert found != Config.from_environment(base)
+        assert found.warnings == ()
+
+    def test_every_option_is_in_the_environment_of_a_command_and_no_other_variable_is(self) -> None:
+        launch = COLLECTOR.plan(
+            Launch(("python", "train.py")), COLLECTOR.validate({"NANLOG_ADDR": "1"}), Capture(Path("/out"), "run")
+        )
+        env = dict(launch.env)
+        assert {name for name, value in env.items() if name in PROPERTIES and value is not None} == {"NANLOG_ADDR"}
+        assert set(env) >= {name for name in PROPERTIES if name.startswith("NANLOG_")}
 
 
 class TestRefused:
@@ -129,6 +157,35 @@ class TestRefused:
             ({"NANLOG_HUGE_THRESHOLD": "0"}, "NANLOG_HUGE_THRESHOLD: must be a number > 0, got 0.0"),
             ({"NANLOG_HUGE_THRESHOLD": "inf"}, 'NANLOG_HUGE_THRESHOLD: must be a number > 0, got "inf"'),
             ({"NANLOG_HUGE_THRESHOLD": "nan"}, 'NANLOG_HUGE_THRESHOLD: must be a number > 0, got "nan"'),
+            (
+                {"NANLOG_SAMPLE_EVERY": "9007199254740992"},
+                "NANLOG_SAMPLE_EVERY: 9007199254740992 is greater than the maximum of 9007199254740991",
+            ),
+            ({"NANLOG_HUGE_HEADROOM": "-1"}, "NANLOG_HUGE_HEADROOM: must be a number >= 0, got -1.0"),
+            ({"NANLOG_TRACK_MAX": "0"}, "NANLOG_TRACK_MAX: must be an integer >= 1, got 0"),
+            ({"NANLOG_TRACK_LAYER_STRIDE": "0"}, "NANLOG_TRACK_LAYER_STRIDE: must be an integer >= 1, got 0"),
+            ({"NANLOG_TRACK_ATTR": " "}, "NANLOG_TRACK_ATTR: must not be empty"),
+            ({"NANLOG_PIPELINE": "yes"}, 'NANLOG_PIPELINE: must be "1" (on) or "0" (off), got "yes"'),
+            ({"NANLOG_ORIGIN": "true"}, 'NANLOG_ORIGIN: must be "1" (on) or "0" (off), got "true"'),
+            ({"NANLOG_BOUND_LO": "low"}, 'NANLOG_BOUND_LO: must be a number, got "low"'),
+            ({"NANLOG_BOUND_HI": "nan"}, 'NANLOG_BOUND_HI: must be a number, got "nan"'),
+            (
+                {"NANLOG_BOUND_LO": "2", "NANLOG_BOUND_HI": "1"},
+                "NANLOG_BOUND_LO: must not be above NANLOG_BOUND_HI, got 2.0 and 1.0",
+            ),
+            (
+                {"NANLOG_BOUNDS": "a:0:1;b:0"},
+                'NANLOG_BOUNDS: must be substring:lo:hi with two numbers, got "b:0"',
+            ),
+            (
+                {"NANLOG_BOUNDS": "a:0:1;b:nan:1"},
+                'NANLOG_BOUNDS: must be substring:lo:hi with two numbers, got "b:nan:1"',
+            ),
+            ({"NANLOG_BOUNDS": "a:1:0", "frontend": "aorta"}, 'NANLOG_BOUNDS: lo must not be above hi, got "a:1:0"'),
+            (
+                {"NANLOG_SPARSE_HEAVY": "1"},
+                'NANLOG_SPARSE_HEAVY: needs NANLOG_SPARSE: "1", to whose records it adds',
+            ),
             ({"NANLOG_STOP_ON_FIRST": "true"}, 'NANLOG_STOP_ON_FIRST: must be "1" (on) or "0" (off), got "true"'),
             ({"NANLOG_VERBOSE": ""}, 'NANLOG_VERBOSE: must be "1" (on) or "0" (off), got ""'),
             ({"NANLOG_CHANNELS": " , "}, "NANLOG_CHANNELS: must not be empty"),
@@ -186,11 +243,12 @@ class TestSpecFile:
         path.write_text('{"watch": [{"tensors": ["output"], "stride": 2}]}')
         assert COLLECTOR.validate({"NANLOG_SPEC_FILE": str(path)}).values["NANLOG_SPEC_FILE"] == str(path)
 
-    def test_a_file_for_the_stock_logger_is_accepted_for_it_alone(self, tmp_path: Path) -> None:
+    def test_a_file_for_the_native_engine_is_refused_for_the_stock_logger(self, tmp_path: Path) -> None:
         path = tmp_path / "spec.json"
-        path.write_text('{"follow": [{"tensor": "x"}]}')
-        assert error({"NANLOG_SPEC_FILE": str(path)}) == f"NANLOG_SPEC_FILE: follow: {refusal('follow')}"
-        COLLECTOR.validate({"NANLOG_SPEC_FILE": str(path), "frontend": "aorta"})
+        path.write_text('{"follow": [{"tensor": "x"}], "origin": true}')
+        COLLECTOR.validate({"NANLOG_SPEC_FILE": str(path)})
+        message = f"NANLOG_SPEC_FILE: origin: {REFUSAL}"
+        assert error({"NANLOG_SPEC_FILE": str(path), "frontend": "aorta"}) == message
 
     def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
@@ -210,7 +268,7 @@ class TestSpecFile:
 
 SPEC_WORDS = [
     *("watch", "follow", "scope", "tensors", "tensor", "stride", "names", "types", "bounds", "stages", "pipeline"),
-    *("stage_reads", "sample_every", "pre_context", "diagnostics", "odd"),
+    *("stage_reads", "sample_every", "pre_context", "diagnostics", "origin", "odd"),
 ]
 json_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
@@ -228,7 +286,9 @@ raw_blocks = st.dictionaries(
     st.one_of(st.sampled_from(sorted(PROPERTIES)), st.text(max_size=8)),
     st.one_of(
         st.text(max_size=20),
-        st.sampled_from(["0", "1", "", "act", "native", "aorta", "warn", "1e5", "nan", "{}", "[]", "a\0b"]),
+        st.sampled_from(
+            ["0", "1", "", "act", "native", "aorta", "warn", "1e5", "nan", "{}", "[]", "a\0b", "a:0:1;b:1:0", "a:b"]
+        ),
         st.integers().map(str),
         st.floats().map(str),
         json_values.map(json.dumps),

@@ -15,7 +15,7 @@ from aorta_collectors.layer_numerics.collector import LayerNumerics
 from aorta_collectors.layer_numerics.config import Config
 from aorta_collectors.layer_numerics.support import check_spec
 from aorta_collectors.schema_check import first_error, load_schema, schema_names
-from tests.options.test_options import refusal
+from tests.options.test_options import REFUSAL
 
 PATTERNS: dict[str, Any] = json.loads((Path(__file__).parent / "patterns.json").read_text())
 TENSORS = "input, output, weight, bias, igrad, grad"
@@ -23,7 +23,7 @@ DIAGNOSTICS = "addr, locate, bad_values, dump_tensor, alloc_snapshot"
 SCOPE = {"names": ["head"]}
 
 
-def error(spec: Any, *, native: bool = False) -> str:
+def error(spec: Any, *, native: bool = True) -> str:
     with pytest.raises(OptionsError) as caught:
         check_spec(spec, native=native)
     return str(caught.value)
@@ -39,23 +39,14 @@ def watch(**keys: Any) -> dict[str, Any]:
 
 class TestPatterns:
     @pytest.mark.parametrize("name", PATTERNS)
-    def test_a_common_pattern_is_valid(self, name: str) -> None:
-        check_spec(PATTERNS[name], native=False)
-        LayerNumerics().validate({"NANLOG_SPEC": json.dumps(PATTERNS[name]), "frontend": "aorta"})
-
-    @pytest.mark.parametrize("name", PATTERNS)
-    def test_the_native_engine_takes_what_it_has_and_refuses_the_rest_by_name(self, name: str) -> None:
+    def test_a_common_pattern_is_valid_for_both_loggers_and_in_force_in_ours(self, name: str) -> None:
         spec, text = PATTERNS[name], json.dumps(PATTERNS[name])
-        beyond = [key for key in ("follow", "diagnostics") if key in spec]
-        if beyond:
-            with pytest.raises(OptionsError) as caught:
-                LayerNumerics().validate({"NANLOG_SPEC": text})
-            assert str(caught.value) == f"NANLOG_SPEC: {beyond[0]}: {refusal(beyond[0])}"
-        else:
-            LayerNumerics().validate({"NANLOG_SPEC": text})
-            config = Config.from_environment({"NANLOG_SPEC": text})
-            assert config.spec_error is None
-            assert config.groups[0].channels
+        LayerNumerics().validate({"NANLOG_SPEC": text, "frontend": "aorta"})
+        config = Config.from_environment(LayerNumerics().validate({"NANLOG_SPEC": text}).raw)
+        assert config.spec_error is None
+        assert len(config.groups) == len(spec.get("watch", []))
+        assert [entry.tensor for entry in config.follows] == [entry["tensor"] for entry in spec.get("follow", [])]
+        assert config.diagnostics == set(spec.get("diagnostics", []))
 
 
 class TestAccepted:
@@ -75,30 +66,43 @@ class TestAccepted:
             {"sample_every": 1},
             {"pre_context": 0},
             {"watch": []},
+            follow(bounds=[1, 1]),
+            follow(bounds=[-1e308, 1e308]),
             {"diagnostics": []},
+            {"follow": []},
+            {"sample_every": 2**53 - 1},
         ],
     )
     def test_every_legal_combination(self, spec: dict[str, Any]) -> None:
+        check_spec(spec)
         check_spec(spec, native=False)
 
-    def test_empty_lists_ask_the_native_engine_for_nothing(self) -> None:
-        check_spec({"follow": [], "diagnostics": [], "sample_every": 2})
+    def test_origin_is_the_native_engines_only(self) -> None:
+        check_spec({"origin": True})
+        assert error({"origin": True}, native=False) == f"origin: {REFUSAL}"
+        check_spec({"origin": False}, native=False)
 
 
 class TestRefused:
     @pytest.mark.parametrize(
         ("spec", "message"),
         [
-            ({}, "must not be empty; allowed: watch, follow, sample_every, pre_context, diagnostics"),
+            ({}, "must not be empty; allowed: watch, follow, sample_every, pre_context, diagnostics, origin"),
             ([], "must be an object, got []"),
             ({"wach": []}, "unknown key wach; did you mean watch?"),
-            ({"zzz": 1}, "unknown key zzz; allowed: watch, follow, sample_every, pre_context, diagnostics"),
-            ({"dir": "out"}, "unknown key dir; allowed: watch, follow, sample_every, pre_context, diagnostics"),
+            ({"zzz": 1}, "unknown key zzz; allowed: watch, follow, sample_every, pre_context, diagnostics, origin"),
+            ({"dir": "out"}, "unknown key dir; allowed: watch, follow, sample_every, pre_context, diagnostics, origin"),
             ({"sample_every": 0}, "sample_every: must be an integer >= 1, got 0"),
             ({"sample_every": "10"}, 'sample_every: must be an integer >= 1, got "10"'),
             ({"sample_every": True}, "sample_every: must be an integer >= 1, got true"),
             ({"sample_every": 1.5}, "sample_every: must be an integer >= 1, got 1.5"),
             ({"pre_context": -1}, "pre_context: must be an integer >= 0, got -1"),
+            (
+                {"pre_context": 2**53},
+                "pre_context: 9007199254740992 is greater than the maximum of 9007199254740991",
+            ),
+            ({"sample_every": 1e300}, "sample_every: 1e+300 is greater than the maximum of 9007199254740991"),
+            ({"origin": 1}, "origin: must be true or false, got 1"),
             ({"watch": {}}, "watch: must be a list, got {}"),
             ({"watch": None}, "watch: must be a list, got null"),
             ({"watch": ["Linear"]}, 'watch[0]: must be an object, got "Linear"'),
@@ -150,6 +154,12 @@ class TestRefused:
             (follow(bounds="0:1"), "follow[0].bounds: must be two finite numbers [lo, hi]"),
             (follow(bounds=[0, "1"]), 'follow[0].bounds[1]: must be a number, got "1"'),
             (follow(bounds=[0, True]), "follow[0].bounds[1]: must be a number, got true"),
+            (follow(bounds=[0, 10**400]), "follow[0].bounds[1]: must be a finite number"),
+            (follow(bounds=[60, 0]), "follow[0].bounds: lo must not be above hi, got [60, 0]"),
+            (
+                {"follow": [{"tensor": "x"}, {"tensor": "y", "bounds": [0, -0.5]}]},
+                "follow[1].bounds: lo must not be above hi, got [0, -0.5]",
+            ),
             (follow(bounds=[float("nan"), 1]), "follow[0].bounds[0]: must be a finite number, got nan"),
             (follow(bounds=[0, float("inf")]), "follow[0].bounds[1]: must be a finite number, got inf"),
             ({"diagnostics": "addr"}, 'diagnostics: must be a list, got "addr"'),
@@ -160,7 +170,8 @@ class TestRefused:
         ],
     )
     def test_the_error_says_where_what_and_what_is_allowed(self, spec: Any, message: str) -> None:
-        assert error(spec) == message
+        assert error(spec) == error(spec, native=False) == message
+        assert Config.from_environment({"NANLOG_SPEC": json.dumps(spec)}).spec_error == message
 
     @pytest.mark.parametrize("words", [[" "], ["head", "\t"]])
     def test_a_name_of_spaces_names_no_module(self, words: list[str]) -> None:
@@ -171,13 +182,8 @@ class TestRefused:
     def test_a_number_that_json_has_not_is_found_in_json_text(self) -> None:
         text = '{"follow": [{"tensor": "x", "bounds": [NaN, 1]}]}'
         with pytest.raises(OptionsError) as caught:
-            LayerNumerics().validate({"NANLOG_SPEC": text, "frontend": "aorta"})
+            LayerNumerics().validate({"NANLOG_SPEC": text})
         assert str(caught.value) == "NANLOG_SPEC: follow[0].bounds[0]: must be a finite number, got nan"
-
-    @pytest.mark.parametrize(("key", "value"), [("follow", [{"tensor": "x"}]), ("diagnostics", ["addr"])])
-    def test_what_the_native_engine_lacks_is_refused_by_name(self, key: str, value: list[Any]) -> None:
-        assert error({key: value}, native=True) == f"{key}: {refusal(key)}"
-        check_spec({key: value}, native=False)
 
 
 def properties_of(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
