@@ -12,6 +12,11 @@ ARMED_VARIABLE = "AORTA_COLLECTORS_ARMED"
 SWITCH_VARIABLE = "AORTA_COLLECTORS"
 
 
+def bootstrap_directory() -> str:
+    """The directory whose sitecustomize.py arms collectors in any Python that has it on PYTHONPATH."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "frontend", "site")
+
+
 def whole_number(name: str, default: int) -> int:
     """The environment's integer >= 0 of this name; `default` where it is unset or none."""
     try:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping
 
-from aorta_collectors.environment import ARM_VARIABLE, ARMED_VARIABLE, SWITCH_VARIABLE
+from aorta_collectors.environment import ARM_VARIABLE, ARMED_VARIABLE, SWITCH_VARIABLE, bootstrap_directory
 from aorta_collectors.import_watch import ImportWatch
 
 
@@ -57,7 +57,7 @@ def let_children_arm(name: str, environ: MutableMapping[str, str]) -> None:
     names = environ.get(ARM_VARIABLE, "").split()
     if name not in names:
         environ[ARM_VARIABLE] = " ".join([*names, name])
-    site = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
+    site = bootstrap_directory()
     path = environ.get("PYTHONPATH", "")
     if site not in path.split(os.pathsep):
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, (site, path)))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from aorta_collectors.environment import ARM_VARIABLE
+from aorta_collectors.environment import ARM_VARIABLE, bootstrap_directory
 from aorta_collectors.launch.parse import Target, find_target
 
 FRONTEND_MODULE = "aorta_collectors.frontend"
@@ -94,8 +94,3 @@ class Launch:
         odd = any(not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in self.env)
         prefix = ["env", *removed] if removed or odd else []
         return " ".join([*prefix, *words, shlex.join(self.argv)]).strip()
-
-
-def bootstrap_directory() -> str:
-    """The directory whose sitecustomize.py arms collectors in any Python that has it on PYTHONPATH."""
-    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "frontend", "site")

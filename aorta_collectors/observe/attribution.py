@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aorta_collectors.observe.observation import Observation
-from aorta_collectors.observe.trace import Call, Mark, StepTrace, Token
+from aorta_collectors.observe.trace import Call, StepTrace, Token
 
 LOSS = "(loss)"
 BETWEEN = "(between roots)"
 GRADIENTS = ("bwd", "sum", "grad")
-NO_MARK = Mark()
 
 _ParameterKey = tuple[str, str]
 
@@ -62,7 +61,7 @@ class History(NamedTuple):
 def attribute(trace: StepTrace, index: int, history: History, world_size: int) -> Attribution:
     """Say which code made what the observation shows."""
     seen = trace.observations[index]
-    site, mark = seen.site, trace.marks.get(index, NO_MARK)
+    site, mark = seen.site, trace.mark_of(index)
     if site.role == "loss":
         return Attribution("loss", LOSS, "the modules gave out clean values, and backward() was called on a bad one")
     if site.direction == "update":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aorta_collectors.observe.observation import Observation
+from aorta_collectors.observe.observation import Observation, place_of
 from aorta_collectors.observe.trace import StepTrace
 
 _REASONS = {
@@ -72,17 +72,8 @@ class Glimpse:
         else:
             missing = ["the gradients that came in from the modules behind"]
         return {
-            "step": trace.step,
-            "rank": self._rank,
+            **place_of(trace.step, self._rank, seen),
             "stage": stage,
-            "module": site.module_path,
-            "layer_name": site.layer,
-            "role": site.role,
-            "tensor_path": site.tensor_path,
-            "param_name": site.param,
-            "kind": seen.stats.kind,
-            "batch_id": seen.moment.batch_id,
-            "optimizer_step": seen.moment.optimizer_step,
             "not_captured": missing,
             "reason": _REASONS[stage],
         }

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import unserializable_hook
+from torch.utils.weak import WeakTensorKeyDictionary
 
 # Modules whose forward reads its first argument once and never returns it (Identity, a Dropout in evaluation, anything
 # in place). Compared by the forward function, so that a subclass which overrides forward falls back to the tensor's own
@@ -63,6 +64,26 @@ def hook_gradient(tensor: Tensor, hook: Callable[[Tensor], None]) -> Any:
     register: Any = tensor.register_hook
     unserializable: Any = unserializable_hook
     return register(unserializable(outside_of_compilers))
+
+
+class KeptHooks:
+    """One gradient hook a tensor, on tensors that may come again: each would collect one at every step."""
+
+    def __init__(self) -> None:
+        self._handles: Any = WeakTensorKeyDictionary()
+
+    def put(self, tensor: Tensor, hook: Callable[[Tensor], None]) -> None:
+        """Have `hook` called with the gradient of `tensor`, instead of what was put there before."""
+        earlier = self._handles.pop(tensor, None)
+        if earlier is not None:
+            earlier.remove()
+        self._handles[tensor] = hook_gradient(tensor, hook)
+
+    def clear(self) -> None:
+        """Take the hooks off tensors that live on."""
+        for handle in self._handles.values():
+            handle.remove()
+        self._handles.clear()
 
 
 def wants_gradient(tensor: Tensor) -> bool:

@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aorta_collectors.observe.observation import Observation
-from aorta_collectors.observe.trace import Call, Mark, StepTrace
+from aorta_collectors.observe.trace import Call, StepTrace
 
 _FORWARD = ("input", "act", "buffer", "weight", "bias")
-_NO_MARK = Mark()
 _Key = tuple[str, str, str]
 
 
@@ -55,7 +54,7 @@ class MaskSense:
                 self._masked_parameters.add((seen.site.layer, seen.site.param))
             if self._is_written(trace, index):
                 continue
-            mark = trace.marks.get(index, _NO_MARK)
+            mark = trace.mark_of(index)
             if mark.computed and mark.call is not None:
                 return Sight(index, None)
             unknown.append(index)
@@ -82,7 +81,7 @@ class MaskSense:
         )
 
     def _is_written(self, trace: StepTrace, index: int) -> bool:
-        seen, mark = trace.observations[index], trace.marks.get(index, _NO_MARK)
+        seen, mark = trace.observations[index], trace.mark_of(index)
         if seen.stats.finite_min == 0.0 and seen.stats.finite_max == 0.0:
             return True  # nothing but 0 and -Inf: an additive mask itself
         if mark.computed is False or _key(seen) in self._came_to_nothing:
@@ -96,14 +95,13 @@ class MaskSense:
 
 def _cause(trace: StepTrace, index: int, unknown: list[int]) -> int:
     """The observation that NaN or Inf at `index` goes back to: itself, or -Inf that may have been a mask's."""
-    seen, call = trace.observations[index], trace.marks.get(index, _NO_MARK).call
+    seen, (call, token, _) = trace.observations[index], trace.mark_of(index)
     if seen.site.role == "loss":
         return next((other for other in unknown if _is_given_out_by_root(trace, other)), index)
-    token = trace.marks.get(index, _NO_MARK).token
     if token is not None:
         # -Inf that the forward pass took in its stride, and that come back as NaN where they were made.
         around_it = [*token.consumers, *token.producers]
-        return next((other for other in unknown if trace.marks.get(other, _NO_MARK).call in around_it), index)
+        return next((other for other in unknown if trace.mark_of(other).call in around_it), index)
     if call is None or seen.site.role not in _FORWARD:
         return index
     if any(given in unknown for given in call.inputs):
@@ -114,13 +112,13 @@ def _cause(trace: StepTrace, index: int, unknown: list[int]) -> int:
 
 
 def _is_given_out_by_root(trace: StepTrace, index: int) -> bool:
-    call = trace.marks.get(index, _NO_MARK).call
+    call = trace.mark_of(index).call
     return call is not None and call.parent is None and trace.observations[index].site.role == "act"
 
 
 def _is_used_in(trace: StepTrace, index: int, around: Call | None) -> bool:
     """Whether the code of a call sees the tensor: as its own input, or as what a part gives out."""
-    call = trace.marks.get(index, _NO_MARK).call
+    call = trace.mark_of(index).call
     if call is None or around is None:
         return False
     return call is around or (call.parent is around and trace.observations[index].site.role == "act")

@@ -131,6 +131,23 @@ class Observation(NamedTuple):
         return self.reduced is not None and self.stats.bad
 
 
+def place_of(step: int, rank: int, seen: Observation) -> dict[str, Any]:
+    """Where and when something was seen, as an origin names it."""
+    site, moment = seen.site, seen.moment
+    return {
+        "step": step,
+        "rank": rank,
+        "module": site.module_path,
+        "layer_name": site.layer,
+        "role": site.role,
+        "tensor_path": site.tensor_path,
+        "param_name": site.param,
+        "kind": seen.stats.kind,
+        "batch_id": moment.batch_id,
+        "optimizer_step": moment.optimizer_step,
+    }
+
+
 class RootInfo(NamedTuple):
     """What was attached to a root: shown to the user at startup, and part of the evidence."""
 

@@ -15,7 +15,7 @@ import torch
 
 from aorta_collectors.observe.attribution import GRADIENTS, History, attribute
 from aorta_collectors.observe.masks import MaskSense
-from aorta_collectors.observe.observation import Observation
+from aorta_collectors.observe.observation import Observation, place_of
 from aorta_collectors.observe.trace import Call, Outcome, StepTrace
 
 _CLOSE_BITS = 8
@@ -151,18 +151,9 @@ def _is_trained_after(trace: StepTrace, index: int) -> bool:
 
 
 def _place(step: int, seen: Observation, rank: int) -> dict[str, Any]:
-    site, stats = seen.site, seen.stats
+    stats = seen.stats
     return {
-        "step": step,
-        "rank": rank,
-        "module": site.module_path,
-        "layer_name": site.layer,
-        "role": site.role,
-        "tensor_path": site.tensor_path,
-        "param_name": site.param,
-        "kind": stats.kind,
-        "batch_id": seen.moment.batch_id,
-        "optimizer_step": seen.moment.optimizer_step,
+        **place_of(step, rank, seen),
         "dtype": str(seen.dtype),
         "nan_count": stats.nan_count,
         "inf_count": stats.inf_count,

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from aorta_collectors.observe.attributes import in_dict, in_slots
 from aorta_collectors.observe.jagged import is_awaitable, values_of
 
 _DEPTH = 6
@@ -101,27 +102,11 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         if weights is not None:
             yield ".weights()", weights()
     else:
-        try:
-            attributes: Any = object.__getattribute__(value, "__dict__")
-        except AttributeError:
-            attributes = {}
-        for name in dict.fromkeys([*attributes, *_slots(type(value))]):
+        own = in_dict(value)
+        for name, part in {**own, **in_slots(value), **own}.items():
             # What hands out its attributes itself keeps them in private.
             if not name.startswith("_") or hasattr(type(value), "__getattr__"):
-                yield f".{name}", attributes[name] if name in attributes else _slot(value, name)
-
-
-def _slots(kind: type) -> list[str]:
-    """Names of attributes that objects of a class keep outside of __dict__."""
-    slots = [vars(base).get("__slots__", ()) for base in kind.__mro__]
-    return [name for names in slots for name in ([names] if isinstance(names, str) else names)]
-
-
-def _slot(value: Any, name: str) -> Any:
-    try:
-        return object.__getattribute__(value, name)
-    except AttributeError:
-        return None
+                yield f".{name}", part
 
 
 def _key(key: Any, index: int) -> str:

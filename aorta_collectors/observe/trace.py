@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from aorta_collectors.observe.contributions import hook_contribution
-from aorta_collectors.observe.input_gradient import hook_gradient
+from aorta_collectors.observe.input_gradient import KeptHooks, hook_gradient
 from aorta_collectors.observe.observation import Observation, Site
 
 
@@ -120,6 +120,9 @@ class Mark(NamedTuple):
     computed: bool | None = None
 
 
+_NO_MARK = Mark()
+
+
 class Outcome(NamedTuple):
     """What became of a step's gradients.
 
@@ -154,6 +157,10 @@ class StepTrace:
     inside_backward: Any = None
     unscanned: Sequence[str] = ()
 
+    def mark_of(self, index: int) -> Mark:
+        """What the observation at `index` belongs to; an empty mark if that was not followed."""
+        return self.marks.get(index, _NO_MARK)
+
 
 class CallTrace:
     """Follows the calls of a program and the tensors that pass between them.
@@ -167,7 +174,7 @@ class CallTrace:
         self._running: list[Call] = []
         self._tokens: Any = WeakTensorKeyDictionary()
         # A leaf may live on after disarming; its hook must not.
-        self._on_leaves: Any = WeakTensorKeyDictionary()
+        self._on_leaves = KeptHooks()
         self._given_out: Any = WeakTensorKeyDictionary()
         self._step = 0
         self._criterion = self._beside = False
@@ -202,12 +209,12 @@ class CallTrace:
         token.consumers.append(call)
         return False
 
-    def tell_apart(self, call: Call, tensor: Tensor, outputs: list[Tensor]) -> None:
-        """`call` has given out `outputs`, and shares `tensor` with others: look at its part of the gradient."""
+    def tell_apart(self, call: Call, tensor: Tensor, outputs: list[Tensor], *, is_used_once: bool = False) -> None:
+        """`call` has given out `outputs`, and may share `tensor` with others: look at its part of the gradient."""
         token = Token(0)
         token.consumers.append(call)
         observe, site = self._observe_gradient, self._gradient_site
-        if not hook_contribution(tensor, outputs, lambda grad: observe(site, token, grad)):
+        if not hook_contribution(tensor, outputs, lambda grad: observe(site, token, grad), is_used_once=is_used_once):
             self._token(tensor).consumers.append(call)
 
     def produced(self, call: Call, tensor: Tensor) -> None:
@@ -240,8 +247,6 @@ class CallTrace:
         self._criterion, self._beside = criterion, beside
 
     def close(self) -> None:
-        for handle in self._on_leaves.values():
-            handle.remove()
         self._on_leaves.clear()
         self._running.clear()
         self._tokens.clear()
@@ -261,13 +266,8 @@ class CallTrace:
 
     def _hook(self, tensor: Tensor, token: Token) -> None:
         observe, site = self._observe_gradient, self._gradient_site
-
-        handle = hook_gradient(tensor, lambda grad: observe(site, token, grad))
-        if tensor.is_leaf:
-            earlier = self._on_leaves.pop(tensor, None)
-            if earlier is not None:
-                earlier.remove()
-            self._on_leaves[tensor] = handle
+        hang = self._on_leaves.put if tensor.is_leaf else hook_gradient
+        hang(tensor, lambda grad: observe(site, token, grad))
 
 
 def _version(tensor: Tensor) -> int:

@@ -9,10 +9,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from aorta_collectors.observe.contributions import hook_contribution
-from aorta_collectors.observe.input_gradient import hook_gradient, uses_input_once, wants_gradient
+from aorta_collectors.observe.input_gradient import KeptHooks, uses_input_once, wants_gradient
 from aorta_collectors.observe.makers import computed_infinity
 from aorta_collectors.observe.observation import Moment, Site
 from aorta_collectors.observe.tensors import tensors_of, tensors_of_call
@@ -97,8 +96,7 @@ class WatchedModule:
         self._num_values = sum(param is not None for param in module._parameters.values()) + sum(
             not is_lazy(buffer) and buffer.is_floating_point() for buffer in buffers
         )
-        # Hooks on inputs that may be passed in again (a learned prompt), which would collect one at every step.
-        self._on_inputs: Any = WeakTensorKeyDictionary()
+        self._on_inputs = KeptHooks()  # an input may be a learned prompt, say
         self._masked = any(not is_lazy(buffer) and buffer.dtype is torch.bool for buffer in buffers)
         self._has_buffers = any(is_lazy(buffer) or buffer.is_floating_point() for buffer in buffers)
 
@@ -144,7 +142,8 @@ class WatchedModule:
             running.used_once.append((tensor, path))
             return
         if "igrad" in self._channels:
-            self._hook_input(tensor, self._site("bwd", "igrad", path, is_flow=is_first), running.moment)
+            site = self._site("bwd", "igrad", path, is_flow=is_first)
+            self._on_inputs.put(tensor, self._observer(site, running.moment))
         if call is not None and trace is not None and trace.consumed(call, tensor):
             running.shared.append(tensor)
 
@@ -190,10 +189,11 @@ class WatchedModule:
         for tensor, path in running.used_once:
             if "igrad" in self._channels:
                 site = self._site("bwd", "igrad", path, is_flow=True)
-                if not hook_contribution(tensor, computed, self._observer(site, moment), is_used_once=True):
-                    self._hook_input(tensor, site, moment)
+                observe = self._observer(site, moment)
+                if not hook_contribution(tensor, computed, observe, is_used_once=True):
+                    self._on_inputs.put(tensor, observe)
             if call is not None and trace is not None:
-                trace.tell_apart(call, tensor, computed)
+                trace.tell_apart(call, tensor, computed, is_used_once=True)
         if call is not None and trace is not None:
             for tensor in running.shared:
                 trace.tell_apart(call, tensor, computed)
@@ -218,8 +218,6 @@ class WatchedModule:
 
     def release(self) -> None:
         """Take the hooks off inputs that live on."""
-        for handle in self._on_inputs.values():
-            handle.remove()
         self._on_inputs.clear()
 
     def _says_how(self, index: int | None, tensor: Tensor) -> bool | None:
@@ -247,12 +245,6 @@ class WatchedModule:
                 eye.failed(error)
 
         return observe
-
-    def _hook_input(self, tensor: Tensor, site: Site, moment: Moment) -> None:
-        earlier = self._on_inputs.pop(tensor, None)
-        if earlier is not None:
-            earlier.remove()
-        self._on_inputs[tensor] = hook_gradient(tensor, self._observer(site, moment))
 
     def _cut(self, most: int) -> None:
         """A value has more tensors than are looked at."""

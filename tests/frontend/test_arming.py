@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from aorta_collectors.environment import bootstrap_directory
 from aorta_collectors.frontend.arming import let_children_arm
-from aorta_collectors.launch.value import bootstrap_directory
 from tests.frontend.compare import FRONTEND, bare_and_framed, same, script
 from tests.support import PYTHON, Ran, run
 

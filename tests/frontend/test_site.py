@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from aorta_collectors.api import Capture, Expected, Verdict
+from aorta_collectors.environment import bootstrap_directory
 from aorta_collectors.evidence.directory import Anchor
-from aorta_collectors.launch.value import Launch, bootstrap_directory
+from aorta_collectors.launch.value import Launch
 from aorta_collectors.layer_numerics.collector import LayerNumerics
 from tests.support import PYTHON, TRAIN, Ran, run
 

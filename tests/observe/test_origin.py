@@ -730,33 +730,29 @@ class TestScaler:
                 scaler.update()
         assert hunt.place == ("loss", "(loss)", 3)
 
-    def test_the_search_for_a_scale_with_accumulated_gradients(self) -> None:
-        """The step is skipped one or more forwards after the gradients were computed."""
-        model = two_layers()
+    def accumulate(self, model: nn.Module, batches: list[Tensor], scale: float, every: int) -> torch.amp.GradScaler:
+        """The step is taken or skipped one or more forwards after the gradients were computed."""
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        for number, batch in enumerate(batches, start=1):
+            backward(scaler.scale(model(batch).square().mean()))
+            if number % every == 0:
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+        return scaler
+
+    def test_the_search_for_a_scale_with_accumulated_gradients(self) -> None:
         with hunting() as hunt:
-            for number in range(1, 13):
-                backward(scaler.scale(model(GOOD * 10).square().mean()))
-                if number % 3 == 0:
-                    scaler.step(optimizer)
-                    scaler.update()
-                    optimizer.zero_grad()
+            scaler = self.accumulate(two_layers(), [GOOD * 10] * 12, 2.0**127, every=3)
         assert scaler.get_scale() < 2.0**127, "it skipped nothing"
         assert hunt.place is None
         assert "scaler_skip" in hunt.finder.expected
 
     def test_accumulated_gradients_that_never_recover(self) -> None:
         model = nn.Sequential(nn.Linear(4, 4), Apply(spoiled), nn.Linear(4, 1))
-        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
         with hunting() as hunt:
-            for number in range(1, 9):
-                backward(scaler.scale(model(GOOD).square().mean()))
-                if number % 2 == 0:
-                    scaler.step(optimizer)
-                    scaler.update()
-                    optimizer.zero_grad()
+            self.accumulate(model, [GOOD] * 8, 1024.0, every=2)
         assert hunt.place == ("backward", "1", 1)
 
     def test_a_gradient_that_is_unscaled_and_clipped_first(self) -> None:

@@ -148,7 +148,8 @@ class InsideWatch:
         path = self._path_of(located.module) if located.module is not None else None
         if path is None and scope.own.module is not None:
             own = self._path_of(scope.own.module)
-            if own is not None:
-                path = f"{own}.{located.module_path}" if own != "(root)" and located.module_path else own
-                path = located.module_path if own == "(root)" and located.module_path else path
+            if own is None or not located.module_path:
+                path = own
+            else:
+                path = located.module_path if own == "(root)" else f"{own}.{located.module_path}"
         return Inside(path, where)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.fx import Proxy
 
+from aorta_collectors.observe.attributes import in_dict, in_slots
 from aorta_collectors.observe.jagged import is_awaitable, is_jagged, values_of
 
 _DEPTH = 4
@@ -165,20 +166,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _own(value: Any) -> dict[str, Any]:
     """Attributes that are stored on the object itself, in its __dict__ or its slots."""
-    attributes: dict[str, Any] = {}
-    for kind in type(value).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            slot = kind.__dict__.get(name)  # None for a private name, which is mangled
-            try:
-                if isinstance(slot, MemberDescriptorType):
-                    attributes[name] = slot.__get__(value)
-            except AttributeError:  # no value yet
-                continue
-    try:
-        return {**attributes, **object.__getattribute__(value, "__dict__")}
-    except AttributeError:
-        return attributes
+    return {**in_slots(value), **in_dict(value)}
 
 
 def _is_leaf(value: Any) -> bool:
