@@ -9,17 +9,24 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.compiler import is_compiling
 from torch.nn.modules import module as torch_module
 
 from aorta_collectors.observe.compiling.regions import watch_compiled_call
+from aorta_collectors.observe.cost import Cost
+from aorta_collectors.observe.modes import out_of_modes
 from aorta_collectors.observe.trace import in_backward
 from aorta_collectors.observe.watched import WatchedModule
 
+_tracing_state = torch._C._get_tracing_state
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_TABLES: tuple[Any, Any] = (torch_module._global_forward_pre_hooks, torch_module._global_forward_hooks)
 _HAS_HOOKS = "_has_any_global_hook"
 Kwargs = Callable[[], "Mapping[str, Any] | None"]
 
@@ -36,6 +43,8 @@ class ModuleCalls:
         left: Called when such a call has ended.
         is_part: Whether a module is known to be part of a larger one.
         met: Called with a module that is not, inside an outermost call: it may have been put into the running model.
+        cost: Gets the time that hooks take here.
+        guarded: Calls a function, and keeps what it raises.
     """
 
     def __init__(
@@ -44,12 +53,18 @@ class ModuleCalls:
         left: Callable[[], None],
         is_part: Callable[[nn.Module], bool],
         met: Callable[[nn.Module, nn.Module], None],
+        cost: Cost,
+        guarded: Callable[..., None],
     ) -> None:
+        self._guarded = guarded
+        self._cost = cost
         self._entered = entered
         self._left = left
         self._is_part = is_part
         self._met = met
         self._watched: dict[int, WatchedModule] = {}
+        # Modules whose compiled call is running, the innermost last.
+        self._compiled: list[nn.Module] = []
         self._current: nn.Module | None = None
         self._frame: FrameType | None = None
         self._handles: list[Any] = []
@@ -96,6 +111,11 @@ class ModuleCalls:
         # An id may have been given to another object since.
         return watched if watched is not None and watched.module() is module else None
 
+    def path_of(self, module: nn.Module) -> str | None:
+        """The module's path, without what wrappers add; None if it isn't watched."""
+        watched = self.of(module)
+        return watched.module_path if watched is not None else None
+
     def forget_dead(self) -> list[str]:
         """Let go of watched modules that are gone; returns the layers of which no call was seen."""
         dead = [watched.path for watched in self._watched.values() if watched.module() is None and watched.unseen]
@@ -107,51 +127,87 @@ class ModuleCalls:
         return [watched.path for watched in self._watched.values() if watched.unseen]
 
     def _before(self, module: nn.Module, args: Any) -> None:
-        if is_recording_program() or _is_compilers_own(module):
-            return
-        frame = sys._getframe(1)
+        # The compiler must not see what comes after this question: it would track the running model a second time.
+        if is_compiling() or (self._compiled and self._compiled[-1] is module):
+            return  # the second one: the compiler runs as it is what it has been given to compile
+        watched = self._watched.get(id(module))
         current = self._current
-        if current is None or module is current or not self._is_part(module):
+        if watched is not None and watched.module() is not module:
+            watched = None  # an id may have been given to another object since
+        if watched is not None and watched.is_plain_part and current is not None and current is not module:
+            # So most calls of most programs: all that is to be seen is there when they have ended.
+            if len(args) == 1 and not module._forward_pre_hooks and not module._forward_hooks:
+                return
+        elif is_recording_program() or (watched is None and _is_compilers_own(module)):
+            return
+        started = perf_counter()
+        if current is None or module is current or not (self._is_part(module) if watched is None else watched.is_part):
             if self._is_outermost():
+                self._guarded(self._come_last)
+                frame = sys._getframe(1)
                 self._current, self._frame = module, frame.f_back
-                self._entered(module, args, functools.partial(_keywords, frame))
+                self._cost.hook_s += perf_counter() - started
+                self._entered(module, args, functools.partial(_keywords, frame))  # adds its own
+                started = perf_counter()
             elif current is not None:
                 self._met(module, current)
-        watched = self.of(module)
-        if watched is not None:
-            watched.before(args, functools.partial(_keywords, frame))
+            watched = self.of(module)
+        if watched is not None and not is_recording_program():
+            out_of_modes(watched.before, args, functools.partial(_keywords, sys._getframe(1)))
             if module._forward_hooks:
-                watched.defer(module)
+                self._guarded(watched.defer, module)
+        self._cost.hook_s += perf_counter() - started
 
-    def _after(self, module: nn.Module, _args: Any, result: Any) -> None:
-        # The compiler must not see what comes after this question: it would track the running model a second time.
-        if is_recording_program() or _is_compilers_own(module):
+    def _come_last(self) -> None:
+        """What another tool's hook replaces, after ours, would go unseen."""
+        for table, handle in zip(_TABLES, self._handles, strict=False):  # none of ours once another thread disarms
+            if handle.id in table and next(reversed(table), None) != handle.id:
+                table.move_to_end(handle.id)
+
+    def _after(self, module: nn.Module, args: Any, result: Any) -> None:
+        if is_recording_program() or (self._compiled and self._compiled[-1] is module):
             return
-        watched = self.of(module)
-        if watched is not None and not watched.is_deferred:
-            watched.after(result)
+        started = perf_counter()
+        watched = self._watched.get(id(module))
+        if watched is None:
+            if _is_compilers_own(module):
+                return
+        elif not watched.deferred and watched.module() is module:
+            out_of_modes(watched.after, args, result)
         if self._current is module:
             # After an exception torch calls from one frame further out.
             frame = sys._getframe(1)
             if frame.f_back is self._frame or frame is self._frame:
                 self._current = self._frame = None
                 self._left()
+        self._cost.hook_s += perf_counter() - started
 
     def _compiled_begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._current is None and not in_backward():
             self._current, self._frame = module, sys._getframe(1)
-            self._entered(module, args, lambda: kwargs)
+            self._entered(module, args, lambda: kwargs)  # adds its own
+        started = perf_counter()
+        self._compiled.append(module)
         watched = self.of(module)
         if watched is not None:
-            watched.before(args, lambda: kwargs)
+            out_of_modes(watched.before, args, lambda: kwargs)
+        self._cost.hook_s += perf_counter() - started
 
     def _compiled_ended(self, module: nn.Module, result: Any) -> None:
+        started = perf_counter()
+        if self._compiled and self._compiled[-1] is module:
+            self._compiled.pop()
         watched = self.of(module)
         if watched is not None:
-            watched.after(result)
+            out_of_modes(watched.after, (), result)
         if self._current is module and self._frame is sys._getframe(1):
             self._current = self._frame = None
             self._left()
+        self._cost.hook_s += perf_counter() - started
+
+    def is_running(self) -> bool:
+        """Whether a call that has been told of is going on in this thread, or a backward pass."""
+        return not self._is_outermost()
 
     def _is_outermost(self) -> bool:
         if in_backward():
@@ -167,8 +223,7 @@ class ModuleCalls:
 
     def _others_have_hooks(self) -> bool:
         ours = {handle.id for handle in self._handles}
-        tables = (torch_module._global_forward_pre_hooks, torch_module._global_forward_hooks)
-        if any(key not in ours for table in tables for key in table):
+        if any(key not in ours for table in _TABLES for key in table):
             return True
         return bool(torch_module._global_backward_pre_hooks or torch_module._global_backward_hooks)
 
@@ -188,9 +243,9 @@ def _is_compilers_own(module: nn.Module) -> bool:
 
 def is_recording_program() -> bool:
     """Whether torch is turning the program into a graph: what a hook does now would become part of it."""
-    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+    if is_compiling() or _tracing_state() is not None:
         return True
-    return torch._C._len_torch_dispatch_stack() > 0 and _is_tracing_operations()
+    return _dispatch_modes() > 0 and _is_tracing_operations()
 
 
 def _is_tracing_operations() -> bool:

@@ -12,25 +12,89 @@ from torch.autograd.graph import get_gradient_edge
 _MOST_NODES = 5000
 
 
-def hook_contribution(
-    tensor: Tensor, outputs: Iterable[Tensor], observe: Callable[[Tensor], None], *, is_used_once: bool = False
-) -> bool:
+class SingleUse:
+    """Where in the graph a module that uses its input once hands the gradient on.
+
+    The way there from the module's output is the same in each call. It is looked for once, and then only checked.
+    """
+
+    __slots__ = ("_way",)
+
+    def __init__(self) -> None:
+        self._way: list[int] | None = None
+
+    def find(self, tensor: Tensor, output: Tensor) -> tuple[Any, int] | None:
+        """(node, position of the gradient of `tensor` among its inputs' gradients), or None if it is not reached.
+
+        Args:
+            tensor: Requires grad, and is as it was when `output` was computed from it.
+            output: Requires grad.
+        """
+        source, number = tensor.grad_fn, tensor.output_nr
+        if source is None:
+            source, number = _source(tensor)
+        way = self._way
+        if way is not None:
+            node: Any = output.grad_fn
+            if len(way) > 1:
+                node = _along(node, way)
+            following = node.next_functions if node is not None else ()
+            position = way[-1]
+            if position < len(following):
+                found, input_number = following[position]
+                if found is source and input_number == number:
+                    return node, position
+        self._way = way = _way(output.grad_fn, source, number)
+        return None if way is None else (_along(output.grad_fn, way), way[-1])
+
+
+def _source(tensor: Tensor) -> tuple[Any, int]:
+    """The node that takes in the gradient of `tensor`, and as which of its outputs' it does."""
+    if tensor.grad_fn is not None:
+        return tensor.grad_fn, tensor.output_nr
+    node, number, *_ = get_gradient_edge(tensor)
+    return node, number
+
+
+def _along(node: Any, way: list[int]) -> Any:
+    """The last node of a way that begins at `node`; None where it leads nowhere."""
+    for position in way[:-1]:
+        following = node.next_functions
+        node = following[position][0] if position < len(following) else None
+        if node is None:
+            return None
+    return node
+
+
+def _way(start: Any, source: Any, number: int) -> list[int] | None:
+    """Positions among the next functions, from `start` to a use of `source`; None where there is none, or it is far."""
+    pending: list[tuple[Any, list[int]]] = [(start, [])]
+    known = {start}
+    while pending and len(known) <= _MOST_NODES:
+        node, way = pending.pop()
+        for position, (following, input_number) in enumerate(node.next_functions):
+            if following is source:
+                if input_number == number:
+                    return [*way, position]
+            elif following is not None and following not in known:
+                known.add(following)
+                pending.append((following, [*way, position]))
+    return None
+
+
+def hook_contribution(tensor: Tensor, outputs: Iterable[Tensor], observe: Callable[[Tensor], None]) -> bool:
     """Have `observe` called with the gradients that flow to `tensor` from what computed `outputs`.
 
     The nodes between the two are walked once. Their hooks refer to no node, so that the graph is freed as ever.
 
     Args:
         tensor: Requires grad, and is as it was when the outputs were computed from it.
-        is_used_once: Whether there is one use at most, so that the walk may end there.
         observe: May be called several times in a backward pass, once for each use. Must not raise.
 
     Returns:
         False, with nothing hooked, if `tensor` is not reached, or the graph between is too large.
     """
-    source = tensor.grad_fn
-    number = tensor.output_nr
-    if source is None:
-        source, number, *_ = get_gradient_edge(tensor)
+    source, number = _source(tensor)
     pending: list[Any] = [output.grad_fn for output in outputs if output.grad_fn is not None]
     known = set(pending)
     uses: list[tuple[Any, list[int]]] = []
@@ -46,8 +110,6 @@ def hook_contribution(
                 pending.append(following)
         if positions:
             uses.append((node, positions))
-            if is_used_once:
-                break
         if len(known) > _MOST_NODES:
             return False
     for node, positions in uses:

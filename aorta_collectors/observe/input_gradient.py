@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import unserializable_hook
 from torch.utils.weak import WeakTensorKeyDictionary
 
 # Modules whose forward reads its first argument once and never returns it (Identity, a Dropout in evaluation, anything
@@ -53,17 +52,26 @@ def uses_input_once(module: nn.Module) -> bool:
     return type(module).forward in _SINGLE_USE_FORWARDS
 
 
-def hook_gradient(tensor: Tensor, hook: Callable[[Tensor], None]) -> Any:
-    """Have `hook` called with the gradient of `tensor`, which requires grad; returns the handle of the hook."""
+class _OutsideOfCompilers:
+    """A gradient hook, as one small object: there is one for each tensor of a step that is followed."""
+
+    __slots__ = ("_hook",)
 
     # A leaf keeps its hooks, and torch warns of them when it is saved, unless they say that they need not be.
-    def outside_of_compilers(grad: Tensor) -> None:
-        if not torch.compiler.is_compiling():  # as compiled autograd does
-            hook(grad)
+    __torch_unserializable__ = True
 
+    def __init__(self, hook: Callable[[Tensor], None]) -> None:
+        self._hook = hook
+
+    def __call__(self, grad: Tensor) -> None:
+        if not torch.compiler.is_compiling():  # as compiled autograd does
+            self._hook(grad)
+
+
+def hook_gradient(tensor: Tensor, hook: Callable[[Tensor], None]) -> Any:
+    """Have `hook` called with the gradient of `tensor`, which requires grad; returns the handle of the hook."""
     register: Any = tensor.register_hook
-    unserializable: Any = unserializable_hook
-    return register(unserializable(outside_of_compilers))
+    return register(_OutsideOfCompilers(hook))
 
 
 class KeptHooks:

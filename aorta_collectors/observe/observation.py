@@ -10,7 +10,8 @@ import torch
 from aorta_collectors.observe.reduce import Stats
 
 if TYPE_CHECKING:
-    from aorta_collectors.observe.trace import StepTrace
+    from aorta_collectors.observe.in_flight import Replayed
+    from aorta_collectors.observe.step_trace import StepTrace
 
 
 class Site:
@@ -26,10 +27,13 @@ class Site:
         bounds: Allowed range, or None.
         num_values: Parameters and buffers of the module; None where it has parts, with more of them.
         recorded: Whether anybody asked for records of it. The others serve to find the origin of a bad value alone.
+        clean: What is noted down of a clean tensor whose range nobody wants: one object for all of them, which says
+            nothing but where that was. Most records of a long run are never written, and cost no memory so.
     """
 
     __slots__ = (
         "bounds",
+        "clean",
         "direction",
         "from_prev_step",
         "is_flow",
@@ -69,6 +73,7 @@ class Site:
         self.from_prev_step = role in ("weight", "bias")
         # Only these advance the call counter, so that it can be lined up with a GEMM tool's "call #N".
         self.is_flow = role in ("act", "igrad") if is_flow is None else is_flow
+        self.clean = Observation(self, torch.Size(), torch.float32, 0, 0.0, 0, None, None, None, Moment())
 
 
 class Moment(NamedTuple):
@@ -91,6 +96,40 @@ class Moment(NamedTuple):
     optimizer_step: int = 0
 
 
+class Moments:
+    """The step at hand, and its moments: made once each, since most of what is read in a step shares one.
+
+    Attributes:
+        step: Steps begun so far.
+        first: Of the first call of a module in the step.
+    """
+
+    def __init__(self) -> None:
+        self.step = 0
+        self._of: dict[tuple[int, bool], Moment] = {}
+        self._now = self.first = Moment()
+        self.begin_step(0, None, 0)
+
+    def begin_step(self, step: int, batch_id: int | None, optimizer_step: int) -> None:
+        self.step = step
+        self._begin(Moment("forward", batch_id, "", 0, False, optimizer_step))
+
+    def optimizer_stepped(self, optimizer_step: int) -> None:
+        self._begin(self._now._replace(optimizer_step=optimizer_step))
+
+    def _begin(self, now: Moment) -> None:
+        self._now = now
+        self._of.clear()
+        self.first = self.of(1, False)
+
+    def of(self, invocation: int, recompute: bool) -> Moment:
+        key = (invocation, recompute)
+        moment = self._of.get(key)
+        if moment is None:
+            moment = self._of[key] = self._now._replace(invocation=invocation, recompute=recompute)
+        return moment
+
+
 class Observation(NamedTuple):
     """One look at one tensor.
 
@@ -99,9 +138,9 @@ class Observation(NamedTuple):
         calls: Activations and input gradients seen so far, this one included.
         time: time.monotonic() in seconds.
         numel: Elements read.
-        low, high: Finite range of a clean tensor; meaningless once `reduced` says more.
-        reduced: None for a tensor that was found clean in one pass, its Stats otherwise; the row still on the device
-            until the step is drained.
+        low, high: Finite range of a clean tensor, None where nobody wanted it; meaningless once `reduced` says more.
+        reduced: None for a tensor that was found clean in one pass, its Stats otherwise. Of a tensor on a device, where
+            to find them once they have arrived (`in_flight`): nobody is handed such an observation.
         extra: Further fields of the record: addresses, metadata of a sparse tensor.
     """
 
@@ -111,20 +150,20 @@ class Observation(NamedTuple):
     calls: int
     time: float
     numel: int
-    low: float
-    high: float
-    reduced: Stats | torch.Tensor | None
+    low: float | None
+    high: float | None
+    reduced: Stats | int | Replayed | None
     moment: Moment
     extra: Mapping[str, Any] | None = None
 
     @property
     def stats(self) -> Stats:
-        """Raises TypeError while the row is still on its device: the observer drains before it hands out."""
+        """Raises TypeError before they have arrived from a device."""
         if self.reduced is None:
             return Stats.clean(self.numel, self.low, self.high)
         if isinstance(self.reduced, Stats):
             return self.reduced
-        raise TypeError("this observation has not been drained yet")
+        raise TypeError("what was seen has not arrived yet")
 
     @property
     def is_bad(self) -> bool:
@@ -166,6 +205,9 @@ class Sink(Protocol):
 
     def entered(self, step: int) -> None:
         """Step `step` (1, 2, ...) begins: the root is about to run its forward."""
+
+    def ranges_wanted(self, step: int) -> bool:
+        """Whether anybody wants the finite ranges of clean tensors in step `step`, which begins."""
 
     def forked(self) -> None:
         """A forked child of this process trains a model, where nothing is observed. Called in the child, once."""

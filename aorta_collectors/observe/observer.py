@@ -6,12 +6,11 @@ number is drawn, no gradient is changed. What goes wrong inside a hook is counte
 
 from __future__ import annotations
 
-import os
-import traceback
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from time import perf_counter
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
@@ -19,15 +18,23 @@ from aorta_collectors.observe.builders import BuildWatch
 from aorta_collectors.observe.calls import Kwargs, ModuleCalls
 from aorta_collectors.observe.clock import StepClock
 from aorta_collectors.observe.compiling.inside import InsideWatch
+from aorta_collectors.observe.compiling.programs import CompiledPrograms
+from aorta_collectors.observe.cost import Cost
+from aorta_collectors.observe.delivery import Delivery
+from aorta_collectors.observe.device.graphs import GraphWatch
+from aorta_collectors.observe.device.rows import DeviceRows
+from aorta_collectors.observe.failures import Failures
 from aorta_collectors.observe.followed.following import Following
 from aorta_collectors.observe.followed.side_stream import SideStream
+from aorta_collectors.observe.forks import Forks
+from aorta_collectors.observe.graphed import GraphSteps
 from aorta_collectors.observe.limits import Ranges
-from aorta_collectors.observe.observation import Moment, Sink, Site
+from aorta_collectors.observe.observation import Moment, Moments, Sink, Site
 from aorta_collectors.observe.reader import Reader
 from aorta_collectors.observe.request import Request
 from aorta_collectors.observe.roots import Roots
-from aorta_collectors.observe.tensors import tensors_of_call
-from aorta_collectors.observe.trace import CallTrace, StepTrace
+from aorta_collectors.observe.steps import Steps
+from aorta_collectors.observe.trace import CallTrace, Mark, Token
 from aorta_collectors.observe.training import TrainingWatch
 
 # Tensors of one step; a program that calls its model once and then runs backward for ever makes more.
@@ -38,26 +45,28 @@ class Observer:
     """Watches the models of this process between `arm` and `disarm`; both may be called many times.
 
     Args:
-        request: What to look at.
         sink: Where observations go.
         log: Where to say, once, what cannot be done as it was asked.
+        rows: Where tensors on devices are reduced; another one in tests.
     """
 
-    def __init__(self, request: Request, sink: Sink, log: Callable[[str], None] = lambda message: None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        sink: Sink,
+        log: Callable[[str], None] = lambda message: None,
+        rows: DeviceRows | None = None,
+    ) -> None:
+        self._forks = Forks(sink.forked)
+        self._failures = Failures()
+        self.failed, self.guarded = self._failures.add, self._failures.guarded
         self._request = request
         self.num_groups = len(request.groups)
         self._sink = sink
         self._clock = StepClock()
-        self._calls = ModuleCalls(self._entered, self._left, self._is_part, self._met)
-        self._builds = BuildWatch(self._built, self._compiled)
-        self._ranges = Ranges(request.bounds)
-        self.reader = Reader(
-            request.threshold,
-            headroom=request.headroom,
-            addresses=request.addresses,
-            locate=request.locate,
-            keep=request.keep_bad,
-        )
+        self.cost = Cost()
+        self.timed = partial(self.cost.timed, self.guarded)
+        self.moments = Moments()
         self.following = Following(
             request.follows,
             self,
@@ -66,10 +75,32 @@ class Observer:
             sparse_heavy=request.sparse_heavy,
             log=log,
         )
+        left = partial(self.guarded, self.following.left)
+        self._calls = ModuleCalls(self._entered, left, self._is_part, self._met, self.cost, self.guarded)
+        self._builds = BuildWatch(self._built, self._compiled)
+        self._ranges = Ranges(request.bounds)
+        rows = rows or DeviceRows(log)
+        self.reader = Reader(
+            request.threshold,
+            headroom=request.headroom,
+            addresses=request.addresses,
+            locate=request.locate,
+            moments=request.moments,
+            keep=request.keep_bad,
+            rows=rows,
+        )
         self.training = TrainingWatch(request, self, lambda: self.roots, self._gradient_arrived)
-        self.calls_traced = CallTrace(self.training.gradient_of_token) if request.origin else None
-        self._inside = (
-            InsideWatch(self.calls_traced, self._path_of, self.failed) if self.calls_traced is not None else None
+        self.calls_traced, self._inside = None, None
+        if request.origin:
+            self.calls_traced = CallTrace(self.training.gradient_of_token)
+            self._inside = InsideWatch(self.calls_traced, self._calls.path_of, self)
+        self._compiled_code = CompiledPrograms(
+            self._inside,
+            self._calls.is_running,
+            self._compiled_called,
+            lambda module: self.roots.hidden(module),
+            self._forks.is_here,
+            self.guarded,
         )
         self.roots: Roots = Roots(
             request,
@@ -80,12 +111,24 @@ class Observer:
             observe_gradient=self.training.gradient_of_parameter if request.origin else None,
             attached=sink.attached,
         )
+        self._steps = Steps(
+            self._clock,
+            self.moments,
+            self.cost,
+            self.reader,
+            self.training,
+            self.calls_traced,
+            self._inside,
+            sink,
+            Delivery(self.reader, sink.observed, lambda: self.roots.unscanned),
+            self._failures,
+            batch_id=lambda: self.following.batch_id,
+            always_ranged=request.origin,  # what leads to a bad value is told by magnitudes
+            is_elsewhere=self._forks.is_here,
+        )
+        self._graphs = GraphSteps(self._steps)
+        self._graph_watch = GraphWatch(rows, self._graphs, self.failed)
         self._armed = False
-        self._pid = 0
-        self._moments: dict[tuple[int, bool, int], Moment] = {}
-        self._fork_reported = False
-        self.errors = 0
-        self.first_error: str | None = None
 
     # -- lifecycle
 
@@ -93,14 +136,15 @@ class Observer:
         if self._armed:
             return
         self._armed = True
-        self._pid = os.getpid()
+        self.reader.closed = False
+        self._forks.start()
         self._calls.start()
         self._builds.start()
         self.roots.start()
         self.following.start()
         self.training.start()
-        if self._inside is not None:
-            self._inside.start()
+        self._graph_watch.start()
+        self._compiled_code.start()
 
     def disarm(self) -> None:
         """Drain the last step and leave no hook behind."""
@@ -109,24 +153,34 @@ class Observer:
         if not self.in_forked_child and self.calls_traced is not None:
             # What a hand-written optimizer did to the parameters in the last step shows in no later one.
             for root in self.roots:
-                self.guarded(self._read, root.last_values())
+                self.guarded(self.read, root.last_values())
         self._armed = False
+        self.reader.closed = True
         self.roots.stop()
         self._calls.stop()
         self._builds.stop()
         self.following.stop()
         self.training.stop()
-        if self._inside is not None:
-            self._inside.stop()
+        self._graph_watch.stop()
+        self._compiled_code.stop()
         self._clock.forget()
-        self.guarded(self._drain)
+        self._steps.finish()
         if self.calls_traced is not None:
             self.calls_traced.close()
 
     @property
     def in_forked_child(self) -> bool:
         """Whether this is a fork of the armed process (a data loader's worker): it must not write evidence."""
-        return os.getpid() != self._pid
+        return self._forks.is_here()
+
+    @property
+    def errors(self) -> int:
+        """Errors of ours so far."""
+        return self._failures.count
+
+    @property
+    def first_error(self) -> str | None:
+        return self._failures.first
 
     # -- roots and steps
 
@@ -134,6 +188,11 @@ class Observer:
     def step(self) -> int:
         """Steps begun so far."""
         return self._clock.step
+
+    @property
+    def evaluations(self) -> int:
+        """Steps so far in which no gradients were recorded."""
+        return self._clock.evaluations
 
     def _is_part(self, module: nn.Module) -> bool:
         return self.roots.is_part(module)
@@ -149,9 +208,9 @@ class Observer:
         self.guarded(self.roots.compiled, module)
         self.guarded(self._calls.watch_compiled, module)
 
-    def _path_of(self, module: nn.Module) -> str | None:
-        watched = self._calls.of(module)
-        return watched.module_path if watched is not None else None
+    def _compiled_called(self, module: nn.Module) -> None:
+        self._entered(module, (), lambda: None)
+        self.following.left()
 
     def _gradient_arrived(self, grad: Tensor) -> None:
         if self._inside is not None:
@@ -159,64 +218,51 @@ class Observer:
 
     def _entered(self, module: nn.Module, args: tuple[Any, ...], kwargs: Kwargs) -> None:
         if self.in_forked_child:
-            self.guarded(self._report_fork, module)
+            self.reader.closed = True
+            self.guarded(self._forks.called, module)
         # A parametrized layer computes its weight by calling a module, on its own even while it is built.
         elif not isinstance(module, ParametrizationList):
             self.guarded(self._enter, module, args, kwargs)
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Kwargs) -> None:
+        began = perf_counter()
         owner = self.roots.owner_of(module)
         begins = self._clock.begins_step(module, owner)
-        if begins:
-            self.guarded(self._drain)
-            self._clock.step += 1
-            self.guarded(self._sink.entered, self._clock.step)
+        if begins and self._graphs.is_capturing:
+            self._graphs.model_called()
+        elif begins:
+            self.cost.hook_s += perf_counter() - began
+            self._steps.begin()
+            began = perf_counter()
             if self._request.follows:
                 self.guarded(self.following.entered, module, args, kwargs() or {})
-            self._moments.clear()
-            self.training.begin_step()
+                self._steps.go_on()
+        step = self.moments.step
         if self.calls_traced is not None:
             beside = not begins and not owner.has_parameters
-            criterion = beside and self._computes_loss(module, args, kwargs)
-            self.calls_traced.outermost(self._clock.step, criterion=criterion, beside=beside)
+            criterion = beside and self.calls_traced.computes_loss(module, args, kwargs)
+            self.calls_traced.outermost(step, criterion=criterion, beside=beside)
         for root in owner.covers:
             if root.changed:
                 self.roots.extend(root)
-            if root.scanned_step != self._clock.step:
-                root.scanned_step = self._clock.step
-                self._read(root.values())
-
-    def _computes_loss(self, module: nn.Module, args: tuple[Any, ...], kwargs: Kwargs) -> bool:
-        """Of a module without parameters, called beside the model: whether it takes what the model gave out."""
-        trace = self.calls_traced
-        if isinstance(module, nn.modules.loss._Loss) or trace is None:
-            return True
-        return any(
-            tensor.grad_fn is not None or trace.is_given_out(tensor) for _, tensor in tensors_of_call(args, kwargs())
-        )
+            if root.scanned_step != step:
+                root.scanned_step = step
+                self.guarded(self.read, root.values())
+        self.cost.hook_s += perf_counter() - began
 
     def not_looked_at(self) -> list[str]:
         """What was not looked at for the origin of a bad value: parameters by name, compiled code in words."""
-        return [*self.roots.unscanned, *(self._inside.unseen() if self._inside is not None else [])]
+        return [*self.roots.unscanned, *self._compiled_code.unseen()]
 
     def drain_if_long(self, *, is_long: bool) -> None:
         """Hand on what was seen though no step has begun, in a program that calls no model any more."""
+        self.moments.optimizer_stepped(self.training.num_steps)
         if is_long or len(self.reader) > _MOST_PENDING:
-            self.guarded(self._drain)
+            self._steps.hand_on_within()
 
-    def _left(self) -> None:
-        self.following.left()
-
-    def _read(self, values: Iterable[tuple[Site, Tensor]]) -> None:
-        moment = self.moment(0, False)
-        for site, tensor in values:
-            self.guarded(self.observe, site, tensor, moment)
-
-    def _report_fork(self, module: nn.Module) -> None:
-        """A forked child that trains is a hole in the evidence; a data loader's worker is none."""
-        if not self._fork_reported and torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()):
-            self._fork_reported = True
-            self._sink.forked()
+    def read(self, values: Iterable[tuple[Site, Tensor]]) -> None:
+        """Look at parameters or their gradients, all at once."""
+        self.reader.observe_all(values, self.moments.of(0, False), self.failed)
 
     # -- observing
 
@@ -229,28 +275,18 @@ class Observer:
         side: SideStream | None = None,
     ) -> int | None:
         """Look at `tensor` now; returns its index within the step, None if it was passed over."""
-        if not self._armed or self.in_forked_child:
-            return None  # the backward pass of a step that ended after disarming
         if site.direction == "pipeline":
             moment = moment._replace(optimizer_step=self.training.num_steps)
         return self.reader.observe(site, tensor, moment, extra, side)
 
-    def may_be_masked(self, index: int) -> bool:
-        """Whether an observation of this step shows -Inf as masks do, or cannot be known yet."""
-        return self.reader.may_be_masked(index)
-
-    def passed_over(self, layer: str, reason: str) -> None:
-        """Something of a layer was not looked at."""
-        self.reader.pass_over(layer, reason)
+    def gradient_read(self, token: Token, index: int | None, grad: Tensor) -> None:
+        """Backward has computed the gradient of a tensor that passed between modules, which has been looked at."""
+        if index is not None and self.calls_traced is not None:
+            self.calls_traced.mark(index, Mark(token=token))
+        self._gradient_arrived(grad)
 
     def moment(self, invocation: int, recompute: bool) -> Moment:
-        steps = self.training.num_steps
-        key = (invocation, recompute, steps)
-        moment = self._moments.get(key)
-        if moment is None:
-            batch = self.following.batch_id
-            moment = self._moments[key] = Moment("forward", batch, "", invocation, recompute, steps)
-        return moment
+        return self.moments.of(invocation, recompute)
 
     def bounds_of(self, layer: str) -> tuple[float, float] | None:
         return self._ranges.of(layer)
@@ -262,32 +298,3 @@ class Observer:
 
     def followed_at(self, layer: str, entries: tuple[int, ...]) -> None:
         self.following.after(layer, entries)
-
-    def _drain(self) -> None:
-        observations, tensors = self.reader.drain()
-        marks = self.calls_traced.take_marks() if self.calls_traced is not None else {}
-        outcome = self.training.take()
-        inside = self._inside.backward if self._inside is not None else None
-        if self._inside is not None:
-            self._inside.begin_step()
-        if observations:
-            self._sink.observed(
-                StepTrace(self._clock.step, observations, marks, outcome, tensors, inside, self.roots.unscanned)
-            )
-
-    # -- failing softly
-
-    def guarded(self, function: Any, *args: Any) -> None:
-        """Call `function`, whose errors are ours and not the program's."""
-        try:
-            function(*args)
-        except Exception as error:
-            self.failed(error)
-
-    def failed(self, error: Exception) -> None:
-        """Count an error of ours. The program goes on as if nothing had been there."""
-        self.errors += 1
-        if self.first_error is None:
-            place = traceback.extract_tb(error.__traceback__)[-1:]
-            where = "".join(f" ({os.path.basename(frame.filename)}:{frame.lineno})" for frame in place)
-            self.first_error = f"{type(error).__name__}: {error}{where}"

@@ -44,6 +44,20 @@ def huge_limit(dtype: torch.dtype, threshold: float, headroom_bits: float | None
     return min(threshold, largest * math.pow(2.0, -max(headroom_bits, 0.0)))
 
 
+def squares_are_exact() -> bool:
+    """Whether products of float32 in host memory are what float32 makes of them.
+
+    A program may allow less (torch.set_float32_matmul_precision): then oneDNN sums squares, in bfloat16 and slowly.
+    """
+    try:
+        matmul = getattr(torch.backends.mkldnn, "matmul", None)  # since torch 2.9
+        if matmul is None:
+            return torch.get_float32_matmul_precision() == "highest"
+        return matmul.fp32_precision in ("none", "ieee")
+    except Exception:
+        return False
+
+
 def inner_range(dtype: torch.dtype, low: float, high: float) -> tuple[float, float] | None:
     """[low, high] as the smallest and the largest value of `dtype` in it: a finite x is outside one as of the other.
 

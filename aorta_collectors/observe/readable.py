@@ -3,13 +3,16 @@
 What is read of a tensor that is more than strided numbers:
 
 * complex: real and imaginary parts, two values an element, along a new last dimension;
-* bool: 0 and 1; float8: as float32; uint16 and uint32: as the next wider signed integer; uint64: as it is;
+* bool: 0 and 1; float8: as float32, on a device as it is; uint16 and uint32: as the next wider signed integer;
+  uint64: as it is;
 * sparse: the values that are stored, duplicates of an uncoalesced tensor one by one, and none of the implicit zeros;
 * nested: the values of all components, in their order; a component's own shape is lost;
 * quantized: dequantized; mkldnn: made dense;
 * DTensor and what FSDP shards: this rank's shard, without a collective on the program's behalf.
 
-Skipped by name: "empty"; "meta"; "fake" (FakeTensor, or anything while its mode is on); "functorch" (inside vmap, grad,
+Of what is inside vmap, grad and jvp, the values below are read: all rows of a batch, and no tangents.
+
+Skipped by name: "empty"; "meta"; "fake" (FakeTensor, or anything while its mode is on); "functorch" (inside
 functionalize); "collective in flight" (waiting would move the program's own wait, reading without it would race);
 "uninitialized" (lazy parameters); "freed" (storage resized away, as FSDP does); "wrapper" (a subclass without memory of
 its own); "nested with gaps" on an accelerator; "dtype ..." and "layout ..." where torch cannot compute with them; else
@@ -30,8 +33,32 @@ _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, tor
 _AS_IT_IS = frozenset((*_FLOATS, *_INTEGERS))
 _WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+_ADDRESS_BITS = 40
+_is_functional = torch._is_functional_tensor
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _MKLDNN: torch.layout = torch._mkldnn  # type: ignore[attr-defined]
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether `tensor`, or what detach() makes of it, can be reduced as it is: most tensors of most programs.
+
+    To be asked where no mode of the program answers.
+    """
+    try:
+        return bool(
+            type(tensor) in _PLAIN
+            and not tensor.is_meta
+            and tensor.layout is torch.strided
+            and not tensor.is_nested
+            and tensor.numel()
+            and tensor.dtype in _AS_IT_IS
+            and not _is_functional(tensor)
+            # A freed storage begins at 0, and its tensor at its offset; most heaps lie beyond any of those. Asking the
+            # storage would leave a Python object behind with each tensor.
+            and (tensor.data_ptr() >> _ADDRESS_BITS or tensor.untyped_storage().nbytes())
+        )
+    except Exception:
+        return False  # such as the storage of what functorch wraps; `plain_values` has a name for it
 
 
 def plain_values(tensor: Tensor) -> tuple[Tensor | None, str]:
@@ -42,21 +69,6 @@ def plain_values(tensor: Tensor) -> tuple[Tensor | None, str]:
             in memory. They share the tensor's memory unless they had to be converted.
         (None, reason): where there is nothing to read; the reasons are those of the module's docstring.
     """
-    try:
-        if (
-            type(tensor) in _PLAIN
-            and tensor.layout is torch.strided
-            and not tensor.is_nested
-            and not tensor.is_meta
-            and tensor.numel()
-            and not torch._is_functional_tensor(tensor)
-            and tensor.untyped_storage().nbytes()
-        ):
-            values = tensor.detach()
-            if type(values) is Tensor:  # it isn't where a mode of the program answers
-                return (values, "") if values.dtype in _AS_IT_IS else _real(values)
-    except Exception:
-        pass  # such as the storage of what functorch wraps; below it gets a name
     try:
         # The program's subclass is not to see, nor to answer, what is asked of its tensor here.
         with torch._C.DisableTorchFunctionSubclass(), torch._C._DisableTorchDispatch():
@@ -76,8 +88,10 @@ def _values(tensor: Tensor) -> tuple[Tensor | None, str]:
     local = getattr(tensor, "_local_tensor", None)
     if isinstance(local, Tensor):
         return _values(local)
-    if torch._is_functional_tensor(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if _is_functional(tensor):
         return None, "functorch"
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return _values(torch._C._functorch.get_unwrapped(tensor))
     if tensor.is_meta:
         return None, "meta"
     if tensor.layout is not torch.strided or tensor.is_nested:
@@ -150,7 +164,7 @@ def _real(tensor: Tensor) -> tuple[Tensor | None, str]:
         return tensor.to(_WIDER[dtype]), ""
     name = str(dtype).removeprefix("torch.")
     if name.startswith("float8_"):
-        return tensor.float(), ""
+        return tensor.float() if tensor.is_cpu else tensor, ""
     return None, f"dtype {name}"
 
 

@@ -23,6 +23,7 @@ class Request:
         origin: Look at all that is needed to say where a bad value came into being.
         addresses: Tell where each tensor and its storage lie.
         locate: Find the rows that hold bad elements, and the first one.
+        moments: Sum up the finite elements and their squares.
         keep_bad: Keep a copy of the first bad tensor.
         follow_most: Most tensors that are followed.
         sparse, sparse_heavy: Add metadata of jagged tensors; the heavy kind waits for the device.
@@ -37,6 +38,7 @@ class Request:
     origin: bool = False
     addresses: bool = False
     locate: bool = False
+    moments: bool = False
     keep_bad: bool = False
     follow_most: int = 64
     sparse: bool = False

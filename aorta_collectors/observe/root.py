@@ -107,7 +107,8 @@ class Root:
                 if (found.channels or follow) and layer not in self._names:  # it may take the place of one that is gone
                     self._names.append(layer)
                 short = self._prefix + module_path(path, parts)
-                calls.watch(part, WatchedModule(eye, part, layer, short, found.channels, follow))
+                watched = WatchedModule(eye, part, layer, short, found.channels, follow, is_part=not self.is_root(part))
+                calls.watch(part, watched)
                 try:
                     self._plan.add(found, layer, short, eye.bounds_of(layer) if found.channels else None)
                 except Exception as error:

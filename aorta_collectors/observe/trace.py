@@ -5,17 +5,20 @@ Kept only where the origin of a bad value is wanted. Calls and tokens hold no te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from aorta_collectors.observe.contributions import hook_contribution
 from aorta_collectors.observe.input_gradient import KeptHooks, hook_gradient
-from aorta_collectors.observe.observation import Observation, Site
+from aorta_collectors.observe.observation import Site
+from aorta_collectors.observe.tensors import tensors_of_call
+
+_MOST_ENDED = 100_000
 
 
 class Call:
@@ -31,6 +34,7 @@ class Call:
         takes_no_mask: Whether it is a layer that -Inf has no use in: not a softmax, nor anything unknown.
         runs_beside: Whether the module has no parameters and is called outside of the model, not on what that gave out.
         inside: What was found out about the inside of compiled code, or None.
+        operations: Autograd's numbers of the operations that were recorded in it.
     """
 
     __slots__ = (
@@ -42,6 +46,7 @@ class Call:
         "invocation",
         "layer",
         "module_path",
+        "operations",
         "parent",
         "recompute",
         "runs_beside",
@@ -63,6 +68,8 @@ class Call:
         self.takes_no_mask = False
         self.runs_beside: bool = parent.runs_beside if parent is not None else False
         self.inside: Any = None
+        begin = torch._C._autograd._get_sequence_nr()
+        self.operations = range(begin, begin)
 
     def is_within(self, other: Call) -> bool:
         """Whether this call is `other`, or was made inside it."""
@@ -94,10 +101,10 @@ class Token:
 
     __slots__ = ("consumers", "producers", "step", "version")
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, consumers: list[Call] | None = None) -> None:
         self.version = version
         self.step = 0
-        self.consumers: list[Call] = []
+        self.consumers: list[Call] = consumers or []
         self.producers: list[Call] = []
 
     def renew(self, step: int) -> None:
@@ -111,55 +118,12 @@ class Mark(NamedTuple):
     """What an observation belongs to.
 
     Attributes:
-        computed: Of a tensor with -Inf, whether they were computed, and not written there as a mask's are; None where
-            that is not known.
+        computed: Of a tensor with -Inf, whether they were computed, not written as a mask's are; None if not known.
     """
 
     call: Call | None = None
     token: Token | None = None
     computed: bool | None = None
-
-
-_NO_MARK = Mark()
-
-
-class Outcome(NamedTuple):
-    """What became of a step's gradients.
-
-    Attributes:
-        scaled: Whether a GradScaler scaled a loss.
-        skipped: Optimizers, by id(), that one kept from stepping.
-        stepped: Those that stepped.
-    """
-
-    scaled: bool = False
-    skipped: frozenset[int] = frozenset()
-    stepped: frozenset[int] = frozenset()
-
-
-@dataclass
-class StepTrace:
-    """A step: all that was seen in it, in order.
-
-    Attributes:
-        observations: Every `stats` is readable.
-        marks: By index of the observation; empty where no origin is wanted.
-        tensors: Copies of tensors that were bad, or may have been, by index of the observation.
-        unscanned: Parameters that are not looked at.
-        inside_backward: What was found in the backward pass of compiled code, or None.
-    """
-
-    step: int
-    observations: list[Observation]
-    marks: Mapping[int, Mark] = field(default_factory=dict)
-    outcome: Outcome = field(default_factory=Outcome)
-    tensors: Mapping[int, Tensor] = field(default_factory=dict)
-    inside_backward: Any = None
-    unscanned: Sequence[str] = ()
-
-    def mark_of(self, index: int) -> Mark:
-        """What the observation at `index` belongs to; an empty mark if that was not followed."""
-        return self.marks.get(index, _NO_MARK)
 
 
 class CallTrace:
@@ -172,6 +136,7 @@ class CallTrace:
     def __init__(self, observe_gradient: Callable[[Site, Token, Tensor], None]) -> None:
         self._observe_gradient = observe_gradient
         self._running: list[Call] = []
+        self._ended: list[Call] = []
         self._tokens: Any = WeakTensorKeyDictionary()
         # A leaf may live on after disarming; its hook must not.
         self._on_leaves = KeptHooks()
@@ -196,6 +161,10 @@ class CallTrace:
         """`call` has ended, and with it what it called: an exception may have passed those by."""
         if call in self._running:
             del self._running[self._running.index(call) :]
+        call.operations = range(call.operations.start, torch._C._autograd._get_sequence_nr())
+        self._ended.append(call)
+        if len(self._ended) > _MOST_ENDED:  # backward passes that run parts of a model again, without any new step
+            del self._ended[: _MOST_ENDED // 2]
 
     def mark(self, index: int | None, mark: Mark) -> None:
         if index is not None:
@@ -209,13 +178,20 @@ class CallTrace:
         token.consumers.append(call)
         return False
 
-    def tell_apart(self, call: Call, tensor: Tensor, outputs: list[Tensor], *, is_used_once: bool = False) -> None:
-        """`call` has given out `outputs`, and may share `tensor` with others: look at its part of the gradient."""
-        token = Token(0)
-        token.consumers.append(call)
-        observe, site = self._observe_gradient, self._gradient_site
-        if not hook_contribution(tensor, outputs, lambda grad: observe(site, token, grad), is_used_once=is_used_once):
-            self._token(tensor).consumers.append(call)
+    @staticmethod
+    def apart(call: Call) -> Token:
+        """Of what `call` alone makes of a gradient."""
+        return Token(0, [call])
+
+    def consumed_apart(self, call: Call, tensor: Tensor) -> None:
+        """`call` takes in `tensor`, whoever else does."""
+        self._token(tensor).consumers.append(call)
+
+    def tell_apart(self, call: Call, tensor: Tensor, outputs: list[Tensor]) -> None:
+        """`call` has given out `outputs`, and shares `tensor` with others: look at its part of the gradient."""
+        observe, site, token = self._observe_gradient, self._gradient_site, self.apart(call)
+        if not hook_contribution(tensor, outputs, lambda grad: observe(site, token, grad)):
+            self.consumed_apart(call, tensor)
 
     def produced(self, call: Call, tensor: Tensor) -> None:
         """`call` gives out `tensor`, which requires grad."""
@@ -229,13 +205,23 @@ class CallTrace:
         """Whether `tensor` comes from a model's call in this step."""
         return bool(self._given_out.get(tensor) == self._step)
 
+    def computes_loss(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Callable[[], Mapping[str, Any] | None]
+    ) -> bool:
+        """Of a module without parameters, called beside the model: whether it takes what the model gave out."""
+        if isinstance(module, nn.modules.loss._Loss):
+            return True
+        given = tensors_of_call(args, kwargs())
+        return any(tensor.grad_fn is not None or self.is_given_out(tensor) for _, tensor in given)
+
     def derived(self, tensor: Tensor) -> None:
         """The code that runs now has taken a gradient, `tensor`, of which it may take one in turn."""
         self._token(tensor).producers.append(Call("autograd.grad", "autograd.grad", self.current))
 
-    def take_marks(self) -> dict[int, Mark]:
-        marks, self._marks = self._marks, {}
-        return marks
+    def exchange_marks(self, marks: dict[int, Mark]) -> dict[int, Mark]:
+        """Have marks added to `marks` from now on; returns those made so far."""
+        made, self._marks = self._marks, marks
+        return made
 
     def outermost(self, step: int, *, criterion: bool, beside: bool) -> None:
         """A call that no other encloses begins, in `step`: of a model, of what computes a loss, or of something beside.
@@ -243,10 +229,18 @@ class CallTrace:
         Nothing else is running then, even if a call that KeyboardInterrupt ended looks as if it were.
         """
         self._running.clear()
+        if step != self._step:
+            self._ended.clear()
         self._step = step
         self._criterion, self._beside = criterion, beside
 
+    def call_of(self, operation: int) -> Call | None:
+        """The innermost call of this step that recorded the operation to which autograd gave this number."""
+        found = [call for call in self._ended if operation in call.operations]
+        return max(found, key=lambda call: call.depth, default=None)
+
     def close(self) -> None:
+        self._ended.clear()
         self._on_leaves.clear()
         self._running.clear()
         self._tokens.clear()
@@ -267,7 +261,7 @@ class CallTrace:
     def _hook(self, tensor: Tensor, token: Token) -> None:
         observe, site = self._observe_gradient, self._gradient_site
         hang = self._on_leaves.put if tensor.is_leaf else hook_gradient
-        hang(tensor, lambda grad: observe(site, token, grad))
+        hang(tensor, partial(observe, site, token))
 
 
 def _version(tensor: Tensor) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import sys
+from fractions import Fraction
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
 
 from aorta_collectors.observe.limits import Limits
+from aorta_collectors.observe.reduce import Stats
+from aorta_collectors.observe.sums import Sums
 
 FLOAT8 = (
     torch.float8_e4m3fn,
@@ -23,6 +26,11 @@ SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 INTEGERS = (*SIGNED, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 COMPLEX = (torch.complex64, torch.complex128, torch.complex32)
 DTYPES = (*FLOATS, *INTEGERS, torch.bool, *COMPLEX)
+
+#: How far the sums of a kernel may be off, of the sum of the squares or the magnitudes.
+SLACK = 2e-6
+#: Magnitudes below it may be lost in a sum of squares of float64.
+LOST = 1e-154
 
 _PARTS = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -43,6 +51,33 @@ def elements(tensor: torch.Tensor) -> list[Any]:
     if tensor.is_floating_point():
         return flat.double().tolist()
     return [int(value) for value in flat.tolist()]
+
+
+def exact_sums(tensor: torch.Tensor) -> Sums:
+    """Rounded once each; Inf beyond the largest float64."""
+    finite = [Fraction(value) for value in elements(tensor) if math.isfinite(value)]
+    return Sums(_rounded(sum(finite, Fraction())), _rounded(sum((value * value for value in finite), Fraction())))
+
+
+def _rounded(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def close(found: Stats, expected: Stats, slack: float = SLACK) -> bool:
+    """Whether sums are as close as is promised; the sum of the magnitudes is not above sqrt(numel * squares)."""
+    assert found.moments is not None
+    assert expected.moments is not None
+    total, squares = expected.moments
+    if not math.isfinite(squares):
+        return found.moments.squares == squares  # and of such numbers the sum may be anything
+    magnitudes = math.sqrt(expected.numel) * math.sqrt(squares) + LOST * expected.numel
+    return (
+        abs(found.moments.squares - squares) <= slack * squares + 2 * LOST**2 * expected.numel
+        and abs(found.moments.total - total) <= slack * magnitudes
+    )
 
 
 def shape_as_read(tensor: torch.Tensor) -> tuple[int, ...]:

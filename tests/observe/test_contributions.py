@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from aorta_collectors.observe.contributions import hook_contribution
+from aorta_collectors.observe.contributions import SingleUse, hook_contribution
 
 USES: dict[str, Callable[[Tensor], Tensor]] = {
     "one operation": torch.sin,
@@ -93,3 +94,63 @@ def test_the_graph_is_freed_as_ever() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+class TestSingleUse:
+    """Where a layer hands the gradient of its input on: the same place each time, and never a wrong one."""
+
+    LAYERS: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
+        "Linear of 2 dimensions": (lambda: torch.nn.Linear(4, 3), (5, 4)),
+        "Linear of 3": (lambda: torch.nn.Linear(4, 3), (2, 5, 4)),
+        "Linear without bias": (lambda: torch.nn.Linear(4, 3, bias=False), (2, 5, 4)),
+        "LayerNorm": (lambda: torch.nn.LayerNorm(4), (5, 4)),
+        "Conv2d": (lambda: torch.nn.Conv2d(2, 3, 3), (1, 2, 5, 5)),
+        "Softmax": (lambda: torch.nn.Softmax(-1), (5, 4)),
+    }
+
+    @staticmethod
+    def watched(node: Any, position: int) -> list[Tensor]:
+        """What the node hands on there, once it has."""
+        seen: list[Tensor] = []
+        node.register_hook(lambda grads, _: seen.append(grads[position]))
+        return seen
+
+    @pytest.mark.parametrize("name", LAYERS)
+    @pytest.mark.parametrize("is_leaf", [True, False])
+    def test_it_is_found_again_and_again(self, name: str, is_leaf: bool) -> None:
+        make, shape = self.LAYERS[name]
+        layer, use = make(), SingleUse()
+        for _ in range(3):
+            start = torch.randn(shape, requires_grad=True)
+            x = start if is_leaf else start * 2
+            output = layer(x)
+            found = use.find(x, output)
+            assert found is not None
+            seen = self.watched(*found)
+            (output.square().sum() + x.sum() * 3).backward()
+            alone = x.detach().requires_grad_()
+            layer(alone).square().sum().backward()
+            assert alone.grad is not None
+            torch.testing.assert_close(seen[0].reshape(shape), alone.grad)
+
+    def test_another_way_is_noticed(self) -> None:
+        """The same layer on inputs of 2 and 3 dimensions, under autocast, and with a frozen weight."""
+        layer, use = torch.nn.Linear(4, 3), SingleUse()
+        for number in range(8):
+            x = torch.randn((5, 4) if number % 2 else (2, 5, 4), requires_grad=True)
+            layer.weight.requires_grad_(number % 3 != 0)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=number > 3):
+                output = layer(x)
+            found = use.find(x, output)
+            assert found is not None
+            seen = self.watched(*found)
+            output.sum().backward()
+            assert x.grad is not None
+            assert torch.equal(seen[0].reshape(x.shape).to(x.dtype), x.grad)
+
+    def test_an_output_that_another_input_led_to_is_none(self) -> None:
+        layer, use = torch.nn.Linear(4, 3), SingleUse()
+        x, other = torch.randn(5, 4, requires_grad=True), torch.randn(5, 4, requires_grad=True)
+        assert use.find(x, layer(x)) is not None
+        assert use.find(x, layer(other)) is None
+        assert use.find(x, layer(x)) is not None

@@ -229,25 +229,30 @@ class TestWithoutMemory:
         with FakeTensorMode(allow_non_fake_inputs=mixed):
             assert {skipped(tensor) for tensor in tensors} == {"fake"}
 
-    @pytest.mark.parametrize(
-        "transform",
-        [
-            torch.vmap,
-            torch.func.grad,
-            torch.func.functionalize,
-            lambda function: lambda x: torch.func.jvp(function, (x,), (x,)),
-        ],
-        ids=["vmap", "grad", "functionalize", "jvp"],
-    )
-    def test_a_tensor_inside_a_transform_is_named(self, transform: Callable[..., Any]) -> None:
+    def test_a_tensor_that_is_functionalized_is_named(self) -> None:
         reasons = []
 
         def function(x: Tensor) -> Tensor:
             reasons.append(skipped(x))
             return x.sum()
 
-        transform(function)(torch.ones(2))
+        torch.func.functionalize(function)(torch.ones(2))
         assert reasons == ["functorch"]
+
+    @pytest.mark.parametrize(
+        "transform",
+        [torch.vmap, torch.func.grad, lambda function: lambda x: torch.func.jvp(function, (x,), (x,))],
+        ids=["vmap", "grad", "jvp"],
+    )
+    def test_inside_a_transform_what_lies_below_is_read(self, transform: Callable[..., Any]) -> None:
+        values: list[list[float]] = []
+
+        def function(x: Tensor) -> Tensor:
+            values.append(read(x).flatten().tolist())
+            return x.sum()
+
+        transform(function)(torch.arange(2.0))
+        assert values == [[0.0, 1.0]]
 
     def test_a_lazy_parameter_is_named(self) -> None:
         module = nn.LazyBatchNorm1d()

@@ -13,8 +13,17 @@ from torch.autograd import forward_ad
 
 from aorta_collectors.observe.limits import Limits
 from aorta_collectors.observe.readable import plain_values
-from aorta_collectors.observe.reduce import Location, Stats, read_rows, reduce_later, reduce_now
-from tests.observe.numbers import COMPLEX, DTYPES, FLOATS, cases, elements, shape_as_read
+from aorta_collectors.observe.reduce import (
+    CleanRange,
+    Location,
+    Stats,
+    read_rows,
+    reduce_later,
+    reduce_now,
+    reduce_now_with_moments,
+)
+from aorta_collectors.observe.sums import Sums
+from tests.observe.numbers import COMPLEX, DTYPES, FLOATS, cases, close, elements, exact_sums, shape_as_read
 
 NOWHERE = Location(0, None, None, None, None)
 
@@ -251,3 +260,136 @@ class TestStats:
     )
     def test_a_mask_of_negative_infinities_is_told_apart(self, values: list[float], answer: bool) -> None:
         assert now(torch.tensor(values), Limits()).only_negative_infinite is answer
+
+
+class TestWithoutRange:
+    """Where nobody wants the range of a clean tensor, a sum of squares may speak for it; what it says must be true."""
+
+    MANY = 32768  # from here on it is asked
+    EDGES = (0.0, -0.0, 1.0, 99.0, 100.0, -100.0, 100.00001, -101.0, 1e10, 3e19, -3e38, 1e-45, math.inf, math.nan)
+    LIMITS = (
+        Limits(),
+        Limits(100.0),
+        Limits(math.inf),
+        Limits(0.0),
+        Limits(1e-30),
+        Limits(1e-25),
+        Limits(1e25),
+        Limits(1e10, 0.0),
+    )
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("limits", [*LIMITS, Limits(1e10, -5.0, 200.0), Limits(low=1.0, high=0.5)])
+    @given(st.sampled_from(EDGES), st.sampled_from((0.0, 1.0, 0.01)), st.integers(0, MANY - 1))
+    @settings(max_examples=15, deadline=None)
+    def test_clean_is_what_is_clean(
+        self, dtype: torch.dtype, limits: Limits, value: float, rest: float, place: int
+    ) -> None:
+        tensor = torch.full((64, 512), rest, dtype=dtype)
+        tensor.view(-1)[place] = value
+        low, high, stats = reduce_now(tensor, limits)
+        unranged = reduce_now(tensor, limits, ranged=False)
+        assert repr(unranged[2]) == repr(stats)
+        assert unranged[:2] in ((low, high), (None, None))
+
+    def test_it_is_the_sum_of_squares_that_speaks(self) -> None:
+        tensor = torch.ones(self.MANY)
+        assert reduce_now(tensor, Limits(), ranged=False) == (None, None, None)
+        for other in (tensor[:-1], tensor.bfloat16(), torch.ones(2, self.MANY).t(), torch.ones(self.MANY).int()):
+            assert reduce_now(other, Limits(), ranged=False) == (1.0, 1.0, None)
+
+    @given(st.floats(0, 2.0**127, width=32), st.floats(0, 2.0**127, width=32))
+    def test_a_rounded_sum_is_never_below_a_term(self, a: float, b: float) -> None:
+        """What the proof stands on, in the arithmetic of float32."""
+        x = torch.tensor([a, b])
+        assert torch.dot(x, x).item() >= torch.tensor(max(a, b)).square().item()
+
+
+def summed_now(tensor: torch.Tensor, limits: Limits, locate: bool = False) -> Stats:
+    _, _, stats = reduce_now_with_moments(values_of(tensor), limits, locate, CleanRange.of(limits), True)
+    assert stats is not None
+    return stats if stats.bad or not locate else stats._replace(location=NOWHERE)
+
+
+def summed_later(tensor: torch.Tensor, limits: Limits, locate: bool = False) -> Stats:
+    values = values_of(tensor)
+    return read_rows([(values.numel(), reduce_later(values, limits, locate, True))])[0]
+
+
+class TestMoments:
+    """Sums over what is finite, beside all that a reduction says without them."""
+
+    @pytest.mark.filterwarnings("ignore:ComplexHalf")
+    @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+    def test_they_are_those_of_the_elements_and_change_nothing_else(self, dtype: torch.dtype) -> None:
+        @settings(max_examples=30, deadline=None, derandomize=True)
+        @given(cases(dtype), st.booleans())
+        def check(case: tuple[torch.Tensor, Limits], locate: bool) -> None:
+            tensor, limits = case
+            plain = reference(elements(tensor), shape_as_read(tensor), limits, locate)
+            exact = exact_sums(tensor)
+            version, before = contents(tensor)
+            for reduction in (summed_now, summed_later):
+                found = reduction(tensor, limits, locate)
+                assert comparable(found._replace(moments=None)) == comparable(plain)
+                assert close(found, plain._replace(moments=exact), slack=1e-14), (found, exact)
+            same_version, after = contents(tensor)
+            assert (version, before.tolist()) == (same_version, after.tolist())
+
+        check()
+
+    @pytest.mark.parametrize("reduction", [summed_now, summed_later])
+    @pytest.mark.parametrize(
+        ("values", "mean", "rms"),
+        [
+            ([3.0, -4.0], -0.5, math.sqrt(12.5)),
+            ([3.0, math.nan, -4.0, math.inf, -math.inf], -0.5, math.sqrt(12.5)),
+            ([3e38, 3e38], pytest.approx(3e38), pytest.approx(3e38)),
+            ([math.nan, math.inf], None, None),
+            ([0.0], 0.0, 0.0),
+        ],
+    )
+    def test_mean_and_rms_are_of_the_finite_elements(
+        self, values: list[float], mean: float | None, rms: float | None, reduction: Any
+    ) -> None:
+        stats = reduction(torch.tensor(values), Limits())
+        assert (stats.finite_mean, stats.finite_rms) == (mean, rms)
+
+    @pytest.mark.parametrize("reduction", [summed_now, summed_later])
+    def test_what_float64_cannot_hold_is_not_known(self, reduction: Any) -> None:
+        stats = reduction(torch.tensor([1e200, 1e200], dtype=torch.float64), Limits())
+        assert (stats.finite_mean, stats.finite_rms) == (pytest.approx(1e200), None)
+        stats = reduction(torch.tensor([1.7e308, 1.7e308], dtype=torch.float64), Limits())
+        assert (stats.finite_mean, stats.finite_rms) == (None, None)
+
+    def test_without_being_asked_for_there_are_none(self) -> None:
+        for stats in (Stats.clean(2, 0.0, 1.0), now(torch.tensor([math.nan]), Limits())):
+            assert (stats.moments, stats.finite_mean, stats.finite_rms) == (None, None, None)
+
+    def test_a_large_tensor_is_summed_in_pieces(self) -> None:
+        values = torch.arange(3_000_003, dtype=torch.int64) % 7
+        values[-1] = 1000
+        exact = Sums(float(values.sum()), float(values.square().sum()))
+        for each in (values, values.view(3, -1).t(), values.float()):
+            assert summed_later(each, Limits()).moments == summed_now(each, Limits()).moments == exact
+
+    def test_a_clean_tensor_whose_range_nobody_wants_goes_without(self) -> None:
+        clean = CleanRange.of(Limits())
+        assert reduce_now_with_moments(torch.ones(40_000), Limits(), False, clean, False) == (None, None, None)
+        stats = reduce_now_with_moments(torch.tensor([2.0, math.nan]), Limits(), False, clean, False)[2]
+        assert stats is not None
+        assert stats.moments == (2.0, 4.0)
+
+    def test_rows_with_and_without_them_come_back_together(self) -> None:
+        values = torch.tensor([1.0, -2.0, math.inf])
+        rows = [(3, reduce_later(values, Limits(), *how)) for how in ((False, True), (True, False), (True, True))]
+        found = read_rows(rows)
+        assert [stats.moments for stats in found] == [(-1.0, 5.0), None, (-1.0, 5.0)]
+        assert [stats.location is None for stats in found] == [True, False, False]
+
+    @pytest.mark.parametrize("around", [torch.inference_mode, lambda: torch.device("meta"), torch.enable_grad])
+    def test_a_context_of_the_program_changes_nothing(self, around: Any) -> None:
+        tensor = torch.tensor([[1.5, math.nan], [70.0, 1.0]], requires_grad=True)
+        with around():
+            found = [reduction(tensor, Limits()).moments for reduction in (summed_now, summed_later)]
+        assert found == [(72.5, 4903.25)] * 2

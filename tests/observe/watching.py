@@ -13,7 +13,7 @@ from torch import nn
 from aorta_collectors.observe.observation import Observation, RootInfo
 from aorta_collectors.observe.observer import Observer
 from aorta_collectors.observe.request import Request
-from aorta_collectors.observe.trace import StepTrace
+from aorta_collectors.observe.step_trace import StepTrace
 from aorta_collectors.observe.watch import CHANNELS, WatchGroup
 
 #: Every channel of every module, the root included: the empty string is in each path.
@@ -32,6 +32,9 @@ class Seen:
 
     def attached(self, root: RootInfo) -> None:
         self.roots.append(root)
+
+    def ranges_wanted(self, step: int) -> bool:
+        return True
 
     def entered(self, step: int) -> None:
         self.entered_steps.append(step)
