@@ -6,10 +6,11 @@ gradient, by the one module whose own incoming gradient was still clean.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aorta_collectors.observe.observation import Observation
-from aorta_collectors.observe.trace import Call, StepTrace, Token
+from aorta_collectors.observe.step_trace import StepTrace
+from aorta_collectors.observe.trace import Call, Token
 
 LOSS = "(loss)"
 BETWEEN = "(between roots)"
@@ -73,20 +74,25 @@ def attribute(trace: StepTrace, index: int, history: History, world_size: int) -
         return Attribution("backward", site.module_path, reason)
     if site.direction == "grad":
         return _gradient_in_use(trace, index, world_size)
+    if site.role == "operation":
+        path = LOSS if mark.call is None or mark.call.criterion else site.module_path
+        reason = f"anomaly detection is on, so each operation was looked at: {site.tensor_path} is the first to go bad"
+        return Attribution("backward", path, reason, mark.call)
     if site.direction == "bwd":
         inside = trace.inside_backward
         if inside is not None and inside.module_path is not None:
             reason = f"compiled code; its backward pass run again, {inside.where} is the first to go bad"
             return Attribution("backward", inside.module_path, reason)
-        return _gradient(site.module_path, mark.token)
+        return _gradient(trace, site.module_path, mark.token)
     if mark.call is None:
         return Attribution("unknown", site.module_path, "what it was called with has not been seen")
-    return _forward(seen, index, mark.call)
+    return _forward(trace, index, mark.call)
 
 
-def _forward(seen: Observation, index: int, call: Call) -> Attribution:
+def _forward(trace: StepTrace, index: int, call: Call) -> Attribution:
+    seen = trace.observations[index]
     is_input = seen.site.role == "input"
-    if call.criterion:
+    if call.criterion and not _is_between_models(trace, call):
         made = "a bad value that no module gave out" if is_input else "clean values and gave out a bad one"
         return Attribution("loss", LOSS, f"{call.module_path} was given {made}", call)
     if is_input:
@@ -116,14 +122,41 @@ def _parameter(seen: Observation, history: History) -> Attribution:
     return Attribution("parameter", path, f"bad {when}")
 
 
-def _gradient(module_path: str, token: Token | None) -> Attribution:
+def _is_between_models(trace: StepTrace, call: Call) -> bool:
+    """Whether what looks like a loss computes what a model is called with afterwards.
+
+    Such a model is given a tensor of the same shape and with the same range and counts.
+    """
+    while call.parent is not None:
+        call = call.parent
+    given_out: list[tuple[Any, ...]] = []
+    for index, seen in enumerate(trace.observations):
+        found = trace.mark_of(index).call
+        if found is call and seen.site.role == "act":
+            given_out.append(_looks(seen))
+            continue
+        is_given = given_out and found is not None and seen.site.role == "input" and _is_model(found)
+        if is_given and _looks(seen) in given_out:
+            return True
+    return False
+
+
+def _looks(seen: Observation) -> tuple[Any, ...]:
+    return (seen.shape, seen.dtype, *seen.stats._replace(location=None))
+
+
+def _is_model(call: Call) -> bool:
+    return call.parent is None and not (call.criterion or call.runs_beside or call.recompute)
+
+
+def _gradient(trace: StepTrace, module_path: str, token: Token | None) -> Attribution:
     """Of a gradient that backward has just computed."""
     if token is None:
         reason = "the gradient of its output was clean, that of its parameter is not"
         return Attribution("backward", module_path, reason)
     if token.consumers:
         call = max(token.consumers, key=lambda consumer: consumer.depth)
-        path = LOSS if call.criterion else call.module_path
+        path = LOSS if call.criterion and not _is_between_models(trace, call) else call.module_path
         return Attribution("backward", path, "the gradient of its output was clean, that of its input is not", call)
     # Used by code between modules: of the module around the outermost one that gave the tensor out.
     call = min(token.producers, key=lambda producer: producer.depth)

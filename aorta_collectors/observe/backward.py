@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from aorta_collectors.observe.around import in_place_of
 from aorta_collectors.observe.trace import in_backward
+
+_MOST_NODES = 5000  # of a graph that anomaly detection is expected in
 
 
 class BackwardWatch:
@@ -24,6 +26,8 @@ class BackwardWatch:
         skipped: Called when a GradScaler did not let an optimizer step; with the optimizer, and the tensors that tell
             whether it did, where only the device knows.
         num_steps: Optimizer steps taken so far.
+        computed: Called where anomaly detection is on, with bad gradients: the name of the operation that made one, the
+            number that autograd gave it, and the gradient.
     """
 
     def __init__(
@@ -34,11 +38,13 @@ class BackwardWatch:
         scaled: Callable[[Any], None],
         skipped: Callable[[Any, Sequence[Tensor]], None],
         num_steps: Callable[[], int],
+        computed: Callable[[str, int, Tensor], None] | None = None,
     ) -> None:
         self._began = began
         self._asked = asked
         self._derived = derived
         self._scaled = scaled
+        self._computed = computed
         self._skipped = skipped
         self._num_steps = num_steps
         self._patches: list[tuple[Any, str, Any, Any]] = []
@@ -59,7 +65,7 @@ class BackwardWatch:
 
     def _patch(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
         original = vars(owner)[name]
-        ours = functools.wraps(original)(around(original))
+        ours = in_place_of(original, around(original))
         self._patches.append((owner, name, original, ours))
         setattr(owner, name, ours)
 
@@ -70,6 +76,7 @@ class BackwardWatch:
                 tensors, grad_tensors = _kept(tensors), _kept(grad_tensors)
                 self._began(_listed(tensors))
                 self._asked(_listed(grad_tensors))
+                self._expect_anomaly(_listed(tensors))
             return original(tensors, grad_tensors, *args, **kwargs)
 
         return backward
@@ -79,6 +86,7 @@ class BackwardWatch:
             if self._patches and not torch.compiler.is_compiling() and not in_backward():
                 outputs = _kept(outputs)
                 self._asked(_listed(outputs))
+                self._expect_anomaly(_listed(outputs))
             gradients = original(outputs, *args, **kwargs)
             if self._patches and not torch.compiler.is_compiling():
                 differentiable = [found for found in gradients if isinstance(found, Tensor) and found.requires_grad]
@@ -87,6 +95,30 @@ class BackwardWatch:
             return gradients
 
         return grad
+
+    def _expect_anomaly(self, tensors: Sequence[Tensor]) -> None:
+        """Where anomaly detection is on, it ends the pass before the hook of any tensor has seen the NaN."""
+        if self._computed is None or not (torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled()):
+            return
+        pending: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+        known = set(pending)
+        while pending and len(known) <= _MOST_NODES:
+            node = pending.pop()
+            node.register_hook(self._checking(self._computed, node.name(), node._sequence_nr()))
+            new = {following for following, _ in node.next_functions if following is not None} - known
+            known |= new
+            pending += new
+
+    def _checking(
+        self, computed: Callable[[str, int, Tensor], None], name: str, number: int
+    ) -> Callable[[Any, Any], None]:
+        def check(gradients: Any, _given: Any) -> None:
+            for gradient in gradients:
+                if isinstance(gradient, Tensor) and self._patches and not bool(gradient.isfinite().all()):
+                    computed(name, number, gradient)
+                    break
+
+        return check
 
     def _around_scale(self, original: Any) -> Any:
         def scale(scaler: Any, outputs: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 from torch import nn
 
 from aorta_collectors.import_watch import ImportWatch
+from aorta_collectors.observe.around import in_place_of
 
 _WRAPPERS = (
     ("torch.nn.parallel.distributed", "DistributedDataParallel"),
@@ -58,14 +59,13 @@ class BuildWatch:
     def _watch_compile(self) -> None:
         original: Any = nn.Module.compile
 
-        @functools.wraps(original)
         def compile(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             result = original(module, *args, **kwargs)
             if self._compile is not None:
                 self._on_compile(module)
             return result
 
-        self._compile = compile
+        self._compile = in_place_of(original, compile)
         _set(nn.Module, "compile", compile)
 
     def _wrap(self, module: str, name: str) -> None:
@@ -74,7 +74,6 @@ class BuildWatch:
             return
         original: Any = vars(kind)["__init__"]
 
-        @functools.wraps(original)
         def init(instance: nn.Module, *args: Any, **kwargs: Any) -> None:
             self._depth += 1
             try:
@@ -84,7 +83,7 @@ class BuildWatch:
             if self._depth == 0 and self._originals:
                 self._built(instance)
 
-        self._originals.append((kind, original, init))
+        self._originals.append((kind, original, in_place_of(original, init)))
         _set(kind, "__init__", init)
 
 

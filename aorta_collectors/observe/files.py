@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 _STEP_WIDTH = 20
+_PATIENCE_S = 1.0
 
 
 class RecordFile:
@@ -23,92 +25,152 @@ class RecordFile:
         self.written = 0
         self.error: str | None = None
         self._size = 0
+        # Models may be called in several threads. The program can come back into here in a signal handler of its.
+        self._lock = threading.RLock()
         self._fd = -1
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         except OSError as error:
             self.error = f"{path}: {error.strerror}"
 
-    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Write records with one system call. After the first error nothing more is written."""
-        if self.error is not None or not records:
+    def append(self, lines: Sequence[str]) -> None:
+        """Write lines, without their ends, with one system call. After the first error nothing more is written."""
+        if self.error is not None or not lines:
             return
-        lines = "".join(json.dumps(record, allow_nan=False, separators=(", ", ": ")) + "\n" for record in records)
-        block = lines.encode()
-        try:
-            done = 0
-            while done < len(block):
-                done += os.write(self._fd, block[done:])
-        except OSError as error:
-            self.error = f"{self.path}: {error.strerror}"
+        block = ("\n".join(lines) + "\n").encode()
+        with self._lock:
             try:
-                os.ftruncate(self._fd, self._size)
-            except OSError:
-                pass  # nothing better can be done; a torn last line is what verification reports then
-            return
-        self._size += len(block)
-        self.written += len(records)
+                done = 0
+                while done < len(block):
+                    done += os.write(self._fd, block[done:])
+                self._size += len(block)
+                self.written += len(lines)
+            except OSError as error:
+                self.error = f"{self.path}: {error.strerror}"
+                self._take_back()
+            except BaseException:  # KeyboardInterrupt, while the program is in here
+                self._take_back()
+                raise
+
+    def _take_back(self) -> None:
+        """Drop what was written of a block that is not whole."""
+        try:
+            os.ftruncate(self._fd, self._size)
+            os.lseek(self._fd, self._size, os.SEEK_SET)
+        except OSError:
+            pass  # nothing better can be done; a torn last line is what verification reports then
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 class SummaryFile:
-    """A JSON object, replaced atomically; only its step count is updated in place.
+    """A JSON object, replaced atomically; its step count, and a few short values, can be updated in place.
 
-    The count is written with a fixed width (JSON allows spaces before a number), so that each step costs one small
-    pwrite and a reader never sees half of it.
+    Those have a fixed width (JSON allows spaces around a value), so that each step costs one small pwrite and a reader
+    never sees half of it. Where the file cannot be replaced, since the disk is full or the directory may no longer be
+    written, they are brought up to date all the same.
+
+    Args:
+        step_key: The step count.
+        error_key: What holds why writing failed; null in `write`'s content unless something else has.
+        widths: Further values to update in place, and the characters that each may take. Strings or null.
     """
 
-    def __init__(self, path: Path, step_key: str) -> None:
+    def __init__(
+        self, path: Path, step_key: str, error_key: str = "write_error", widths: Mapping[str, int] | None = None
+    ) -> None:
         self.path = path
         self.error: str | None = None
         self._step_key = step_key
-        self._offset = 0
+        self._error_key = error_key
+        self._widths = {**(widths or {}), step_key: _STEP_WIDTH}
+        self._slots: dict[str, tuple[int, int]] = {}
         self._fd = -1
+        self._lock = threading.RLock()  # as above
 
     def write(self, content: Mapping[str, Any]) -> None:
-        text = json.dumps(content, indent=2, default=str)
-        marker = f'"{self._step_key}": '
-        start = text.index(marker) + len(marker)
-        end = start
-        while text[end].isdigit():
-            end += 1
-        text = text[:start] + text[start:end].rjust(_STEP_WIDTH) + text[end:] + "\n"
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        """Replace the file. What cannot be written is kept in `error`, and in the old file where there is one."""
+        if not self._lock.acquire(timeout=_PATIENCE_S):
+            return
         try:
-            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                block = text.encode()
-                while block:
-                    block = block[os.write(fd, block) :]
-                os.replace(temporary, self.path)
-            except OSError:
-                os.close(fd)
-                try:
-                    os.unlink(temporary)
-                except OSError:
-                    pass  # the directory itself may be gone
-                raise
+            self._replace(content)
+            self.error = None
         except OSError as error:
             self.error = f"{self.path}: {error.strerror}"
-            return
-        self.close()
-        self._fd = fd
-        self._offset = len(text[:start].encode())
-        self.error = None
+            self._update({**content, self._error_key: content.get(self._error_key) or self.error})
+        finally:
+            self._lock.release()
 
     def beat(self, step: int) -> None:
         """Record that `step` has begun."""
-        if self._fd >= 0:
-            try:
-                os.pwrite(self._fd, str(step).rjust(_STEP_WIDTH).encode(), self._offset)
-            except OSError as error:
-                self.error = f"{self.path}: {error.strerror}"
+        with self._lock:
+            if self._fd >= 0:
+                start, _ = self._slots[self._step_key]
+                try:
+                    os.pwrite(self._fd, str(step).rjust(_STEP_WIDTH).encode(), start)
+                except OSError as error:
+                    self.error = f"{self.path}: {error.strerror}"
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        with self._lock:
+            fd, self._fd = self._fd, -1  # first of all, since closing can be interrupted
+            if fd >= 0:
+                os.close(fd)
+
+    def _replace(self, content: Mapping[str, Any]) -> None:
+        text, slots = self._laid_out(content)
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            block = text.encode()
+            while block:
+                block = block[os.write(fd, block) :]
+            os.replace(temporary, self.path)
+        except BaseException:
+            os.close(fd)
+            try:
+                os.unlink(temporary)
+            except OSError:
+                pass  # the directory itself may be gone
+            raise
+        self.close()
+        self._fd, self._slots = fd, slots
+
+    def _laid_out(self, content: Mapping[str, Any]) -> tuple[str, dict[str, tuple[int, int]]]:
+        """The text, all ASCII, and for each key where in it a value of which width may be put."""
+        text = json.dumps(content, indent=2, default=str) + "\n"
+        values = {key: json.dumps(content[key]) for key in self._widths if key in content}
+        widths = {key: max(self._widths[key], len(value)) for key, value in values.items()}
+        for key, value in values.items():
+            start = _start_of(key, text)
+            text = text[:start] + value.rjust(widths[key]) + text[start + len(value) :]
+        return text, {key: (_start_of(key, text), width) for key, width in widths.items()}
+
+    def _update(self, content: Mapping[str, Any]) -> None:
+        """Bring the old file's short values up to date."""
+        if self._fd < 0:
+            return
+        for key, (start, width) in self._slots.items():
+            try:
+                os.pwrite(self._fd, _fitted(content[key], width).encode(), start)
+            except OSError:
+                return  # `error` has the reason already
+
+
+def _start_of(key: str, text: str) -> int:
+    """Where the value of a key of the outermost object begins."""
+    # No string holds a line's end, and what is nested has a wider indent.
+    marker = f"\n  {json.dumps(key)}: "
+    return text.index(marker) + len(marker)
+
+
+def _fitted(value: Any, width: int) -> str:
+    """A value as JSON within `width` characters, right-aligned; a longer string loses its middle."""
+    text, kept = json.dumps(value), width
+    while len(text) > width:
+        kept -= 2
+        text = json.dumps(f"{value[: kept // 2]}...{value[len(value) - kept // 2 :]}")
+    return text.rjust(width)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aorta_collectors.observe.observation import Observation, place_of
-from aorta_collectors.observe.trace import StepTrace
+from aorta_collectors.observe.step_trace import StepTrace
 
 _REASONS = {
     "data": "the batch held it before the model read it",
@@ -33,8 +33,9 @@ class Glimpse:
         if self.origin is not None:
             return False
         self._steps += 1
-        for index, seen in enumerate(trace.observations):
-            if seen.reduced is None or not (seen.stats.nan_count or seen.stats.inf_count):
+        for index in trace.bad:
+            seen = trace.observations[index]
+            if not (seen.stats.nan_count or seen.stats.inf_count):
                 continue
             # What a mask looks like, when what comes after it cannot be seen.
             if seen.site.direction not in ("fwd", "param") or not seen.stats.only_negative_infinite:

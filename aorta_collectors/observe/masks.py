@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aorta_collectors.observe.observation import Observation
-from aorta_collectors.observe.trace import Call, StepTrace
+from aorta_collectors.observe.step_trace import StepTrace
+from aorta_collectors.observe.trace import Call
 
 _FORWARD = ("input", "act", "buffer", "weight", "bias")
 _Key = tuple[str, str, str]

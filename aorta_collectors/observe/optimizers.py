@@ -8,11 +8,14 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+_NO_PASS = -1  # what autograd has for the number of the running backward pass where none is
+
 
 class OptimizerWatch:
     """Counts optimizer steps, and tells before and after each. The callbacks must not raise.
 
-    An optimizer that steps others inside its own step (ZeRO, torchrec's keyed and combined ones) takes one.
+    An optimizer that steps others inside its own step (ZeRO, torchrec's keyed and combined ones) takes one. Those that
+    step inside of a backward pass, one for each parameter, take one together.
 
     Attributes:
         num_steps: Steps taken so far.
@@ -28,6 +31,7 @@ class OptimizerWatch:
         self._hooks: list[Any] = []
         self._stepping: list[torch.optim.Optimizer] = []
         self._stepped: set[int] = set()
+        self._backward_pass = _NO_PASS
         self.num_steps = 0
 
     def start(self) -> None:
@@ -69,7 +73,10 @@ class OptimizerWatch:
                 break
         if self._stepping:
             return
-        self.num_steps += 1
+        running = torch._C._current_graph_task_id()
+        if running == _NO_PASS or running != self._backward_pass:
+            self.num_steps += 1
+        self._backward_pass = running
         self._stepped.add(id(optimizer))
         if self._after is not None:
             self._after(optimizer)

@@ -16,7 +16,8 @@ import torch
 from aorta_collectors.observe.attribution import GRADIENTS, History, attribute
 from aorta_collectors.observe.masks import MaskSense
 from aorta_collectors.observe.observation import Observation, place_of
-from aorta_collectors.observe.trace import Call, Outcome, StepTrace
+from aorta_collectors.observe.step_trace import Outcome, StepTrace
+from aorta_collectors.observe.trace import Call
 
 _CLOSE_BITS = 8
 

@@ -15,6 +15,7 @@ from aorta_collectors.observe.observation import RootInfo, Site
 from aorta_collectors.observe.parameters import ParameterPlan
 from aorta_collectors.observe.request import Request
 from aorta_collectors.observe.root import Root
+from aorta_collectors.observe.watch import match
 from aorta_collectors.observe.watched import Eye
 
 _NAMES = 1000  # of layers of models that are gone
@@ -31,7 +32,6 @@ class Roots:
     Attributes:
         modules_built: Modules that got parts or parameters.
         groups_matched: Indices of the watch groups that match anything.
-        opaque: Layers whose calls are not seen, since torch.compile or TorchScript runs them.
         unscanned: Parameters that were too large to be read for the origin of a bad value.
     """
 
@@ -56,12 +56,14 @@ class Roots:
         self._roots: list[Root] = []
         self._owners: weakref.WeakKeyDictionary[nn.Module, Root] = weakref.WeakKeyDictionary()
         self._found = 0
+        self._has_model = False
         self._last_built = 0
         self._hooks: list[Any] = []
         self._gone: list[str] = []
         self.modules_built = 0
         self.groups_matched: set[int] = set()
-        self.opaque: dict[str, None] = {}
+        self._hidden: dict[str, None] = {}
+        self._handed_over: dict[str, None] = {}
         self.unscanned: list[str] = []
 
     def start(self) -> None:
@@ -87,6 +89,12 @@ class Roots:
         """Watched layers whose calls were never seen."""
         return [*self._gone, *self._calls.unseen()]
 
+    @property
+    def opaque(self) -> list[str]:
+        """Watched layers with calls that are not seen, since torch.compile or TorchScript runs them."""
+        unobserved = set(self.unobserved())
+        return [*self._hidden, *(name for name in self._handed_over if name in unobserved and name not in self._hidden)]
+
     def is_part(self, module: nn.Module) -> bool:
         owner = self._owners.get(module)
         return owner is not None and not owner.is_root(module)
@@ -106,7 +114,9 @@ class Roots:
             return self._owners.setdefault(module, self._owners[module.module])
         number = self._found + 1
         label = type(module).__name__ + (f"#{number}" if number > 1 else "")
-        prefix = f"{label}." if number > 1 else ""
+        # The first model's layers are known by their paths alone. A loss, or what prepares a batch, is none.
+        is_model = any(True for _ in module.parameters()) or self._is_watched_container(module)
+        prefix = "" if is_model and not self._has_model else f"{label}."
         plan = ParameterPlan(self._request.max_param_numel, self._observe_gradient)
         root = Root(label, module, self._request, prefix, plan)
         inner = {id(found): found for part in module.modules() if (found := self._owners.get(part)) is not None}
@@ -115,9 +125,14 @@ class Roots:
         # A program may make a loss module, or a whole model, anew in each step: only living roots are kept.
         if root.has_parameters or root.watched_anything:
             self._found = number
+            self._has_model = self._has_model or is_model
             self._roots = [*(earlier for earlier in self._roots if earlier.is_alive), root]
             self._gone += self._calls.forget_dead()[: _NAMES - len(self._gone)]
         return root
+
+    def _is_watched_container(self, module: nn.Module) -> bool:
+        has_parts = any(True for _ in module.children())
+        return has_parts and any(True for _ in match(module.named_modules(), self._request.groups))
 
     def extend(self, root: Root) -> None:
         before = root.num_watched
@@ -129,16 +144,23 @@ class Roots:
         for part in root.opaque_parts():
             self.compiled(part)
         if root.is_scripted and root.has_parameters:
-            self.opaque[root.label] = None
+            self._hidden[root.label] = None
         if root.num_watched != before and (root.has_parameters or root.watched_anything):
             self._attached(root.info())
 
     def compiled(self, module: nn.Module) -> None:
-        """torch.compile has taken a module over; what is watched inside is not seen from now on."""
+        """torch.compile or TorchScript has taken a module over; what is watched inside may not be seen from now on."""
         for part in module.modules():
             watched = self._calls.of(part)
             if watched is not None and watched.asked:
-                self.opaque[watched.path] = None
+                self._handed_over[watched.path] = None
+
+    def hidden(self, module: nn.Module) -> bool:
+        """Compiled code has taken in a call of `module`, which is not seen; returns whether a root has it."""
+        watched = self._calls.of(module)
+        if watched is not None and watched.asked:
+            self._hidden[watched.path] = None
+        return module in self._owners
 
     def _registered(self, module: nn.Module, _name: str, _part: Any) -> None:
         """A module got a part or a parameter; those of one module usually come in a row."""

@@ -82,6 +82,9 @@ def class_names(module: torch.nn.Module) -> set[str]:
     """
     kind = type(module)
     names = {kind.__name__}
+    # A lazy layer becomes another with its first call, and a scripted one was another.
+    becomes, was = getattr(kind, "cls_to_become", None), getattr(module, "original_name", None)
+    names |= {name for name in (getattr(becomes, "__name__", None), was) if isinstance(name, str)}
     for base in kind.__mro__[1:]:
         if kind.__name__ in (f"FSDP{base.__name__}", f"Parametrized{base.__name__}"):
             names.add(base.__name__)

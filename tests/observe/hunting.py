@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from aorta_collectors.observe.observer import Observer
 from aorta_collectors.observe.origin import OriginFinder
 from aorta_collectors.observe.request import Request
-from aorta_collectors.observe.trace import StepTrace
+from aorta_collectors.observe.step_trace import StepTrace
 from aorta_collectors.observe.watch import WatchGroup
 from tests.observe.watching import LINEARS, Seen
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
+import random
 import shutil
+import signal
+import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aorta_collectors.observe.files import RecordFile, SummaryFile
 from tests.support import PYTHON, records, run
@@ -22,7 +30,7 @@ summary = SummaryFile(Path("summary.json"), "steps_seen")
 summary.write({"steps_seen": 0, "text": "small"})
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 for number in range(100):
-    file.append([{"number": number, "text": "x" * 60}, {"number": number, "text": "y" * 20}])
+    file.append([json.dumps({"number": number, "text": letter * size}) for letter, size in (("x", 60), ("y", 20))])
     summary.beat(number)
 summary.write({"steps_seen": 7, "text": "x" * 5000})
 first = summary.error
@@ -37,17 +45,64 @@ def content(steps: int = 0, **more: Any) -> dict[str, Any]:
     return {"status": "running", "steps_seen": steps, "note": "Zahl \u00fc \U0001f600", **more}
 
 
+class Interrupted(BaseException):
+    """What a signal handler of the program raises, as Ctrl-C does."""
+
+
+@pytest.fixture
+def interrupted_soon() -> Iterator[Callable[[Callable[[], None]], bool]]:
+    """Call something, and raise Interrupted in it some time soon; returns whether that came in time."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    gc.disable()  # an exception in one of its callbacks would get lost
+    delays = random.Random(0)
+
+    def call(function: Callable[[], None]) -> bool:
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 10 ** delays.uniform(-5, -2.5))
+                function()
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except Interrupted:
+            return True
+        return False
+
+    yield call
+    gc.enable()
+    signal.signal(signal.SIGALRM, before)
+
+
 class TestRecordFile:
     """Whole lines, or none."""
 
-    def test_each_record_is_one_line_in_the_order_given(self, tmp_path: Path) -> None:
+    def test_a_block_that_is_interrupted_is_there_as_a_whole_or_not_at_all(
+        self, tmp_path: Path, interrupted_soon: Callable[[Callable[[], None]], bool]
+    ) -> None:
         file = RecordFile(tmp_path / "layers.jsonl")
-        file.append([{"a": 1}, {"a": 2}])
+        count = 0
+        for number in range(300):
+            lines = [json.dumps([number, part, "x" * 2000]) for part in range(number % 50)]
+            count += interrupted_soon(lambda lines=lines: file.append(lines))  # type: ignore[misc]
+            if number % 50 == 0:
+                assert len(records(file.path)) == file.written
+        file.close()
+        found = [(line[0], line[1]) for line in map(list, records(file.path))]
+        assert found == sorted(found)
+        assert len(found) == file.written
+        assert 0 < count < 300
+
+    def test_each_line_is_whole_and_in_the_order_given(self, tmp_path: Path) -> None:
+        file = RecordFile(tmp_path / "layers.jsonl")
+        file.append(['{"a": 1}', '{"a": 2}'])
         file.append([])
-        file.append([{"a": None, "text": "two\nlines"}])
+        file.append(['{"a": null}'])
         file.close()
         file.close()
-        assert records(file.path) == [{"a": 1}, {"a": 2}, {"a": None, "text": "two\nlines"}]
+        assert file.path.read_bytes() == b'{"a": 1}\n{"a": 2}\n{"a": null}\n'
         assert file.written == 3
         assert file.error is None
 
@@ -71,15 +126,15 @@ class TestRecordFile:
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
     def test_after_an_error_nothing_more_is_written(self) -> None:
         file = RecordFile(Path("/dev/full"))
-        file.append([{"a": 1}])
+        file.append(['{"a": 1}'])
         assert file.error == "/dev/full: No space left on device"
-        file.append([{"a": 2}])
+        file.append(['{"a": 2}'])
         assert file.written == 0
         file.close()
 
     def test_a_directory_that_is_not_there_is_an_error_and_no_exception(self, tmp_path: Path) -> None:
         file = RecordFile(tmp_path / "gone" / "layers.jsonl")
-        file.append([{"a": 1}])
+        file.append(['{"a": 1}'])
         file.close()
         assert file.written == 0
         assert file.error is not None
@@ -89,9 +144,9 @@ class TestRecordFile:
         directory = tmp_path / "out"
         directory.mkdir()
         file = RecordFile(directory / "layers.jsonl")
-        file.append([{"a": 1}])
+        file.append(['{"a": 1}'])
         shutil.rmtree(directory)
-        file.append([{"a": 2}])
+        file.append(['{"a": 2}'])
         file.close()
 
 
@@ -107,6 +162,62 @@ class TestSummaryFile:
             assert json.loads(file.path.read_text()) == content(step, first_bad={"step": 4}, other={"steps_seenx": 1})
             assert (file.path.stat().st_ino, file.path.stat().st_size) == (inode, size)
         file.close()
+
+    def test_where_it_cannot_be_replaced_its_short_values_still_move(self, tmp_path: Path) -> None:
+        directory = tmp_path / "out"
+        directory.mkdir()
+        widths = {"status": 10, "ended_by": 20, "write_error": 60, "not_there": 5}
+        file = SummaryFile(directory / "summary.json", "steps_seen", widths=widths)
+        start = content(1, ended_by=None, write_error=None, first_bad={"status": "running"})
+        file.write(start)
+        shutil.copy(directory / "summary.json", tmp_path / "before.json")
+        size = file.path.stat().st_size
+        (directory / f".summary.json.{os.getpid()}.tmp").mkdir()  # stands where the new one is to be written
+        file.write({**start, "status": "complete", "ended_by": "\u00fcber " * 9, "steps_seen": 7, "first_bad": None})
+        assert file.error is not None
+        found = json.loads(file.path.read_text())
+        assert found["ended_by"][:1] == "\u00fc"
+        assert "..." in found["ended_by"]
+        assert found["write_error"].endswith("Is a directory")
+        short = {key: found[key] for key in ("ended_by", "write_error")}
+        assert found == {**start, **short, "status": "complete", "steps_seen": 7}
+        file.write({**start, "ended_by": None, "write_error": "another one"})
+        assert json.loads(file.path.read_text()) == {**start, "write_error": "another one"}
+        assert file.path.stat().st_size == size
+        (directory / f".summary.json.{os.getpid()}.tmp").rmdir()
+        file.write(start)
+        assert file.path.read_bytes() == (tmp_path / "before.json").read_bytes()
+        file.close()
+
+    @given(st.text(max_size=80) | st.none(), st.text(max_size=80) | st.none())
+    def test_any_short_value_takes_the_place_of_any_other(self, first: str | None, second: str | None) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name) / "summary.json"
+            file = SummaryFile(path, "steps_seen", widths={"ended_by": 30})
+            file.write({"steps_seen": 1, "ended_by": first, "text": first})
+            (path.parent / f".summary.json.{os.getpid()}.tmp").mkdir()
+            file.write({"steps_seen": 2, "ended_by": second, "text": second})
+            file.close()
+            found = json.loads(path.read_text())
+        assert (found["steps_seen"], found["text"]) == (2, first)
+        assert found["ended_by"] == second or "..." in found["ended_by"]
+
+    def test_an_interrupted_writing_leaves_a_whole_file_and_nothing_beside_it(
+        self, tmp_path: Path, interrupted_soon: Callable[[Callable[[], None]], bool]
+    ) -> None:
+        file = SummaryFile(tmp_path / "summary.json", "steps_seen")
+        file.write(content(0))
+        count = 0
+        for number in range(1, 200):
+            now = content(number, padding="x" * (number * 997 % 90_000))
+            count += interrupted_soon(lambda now=now: file.write(now))  # type: ignore[misc]
+            assert json.loads(file.path.read_text())["steps_seen"] <= number
+        file.write(content(200))
+        file.beat(201)
+        file.close()
+        assert json.loads(file.path.read_text()) == content(201)
+        assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+        assert 0 < count < 199
 
     def test_a_text_that_looks_like_the_step_count_is_not_taken_for_it(self, tmp_path: Path) -> None:
         file = SummaryFile(tmp_path / "summary.json", "steps_seen")

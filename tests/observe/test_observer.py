@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from aorta_collectors.observe.observer import Observer
 from aorta_collectors.observe.request import Request
-from aorta_collectors.observe.trace import StepTrace
+from aorta_collectors.observe.step_trace import StepTrace
 from aorta_collectors.observe.watch import CHANNELS, WatchGroup
 from tests.observe.watching import EVERYTHING, LINEARS, Seen, one_process_group, train, two_layers, watching
 

@@ -22,7 +22,7 @@ from aorta_collectors.observe.observation import RootInfo
 from aorta_collectors.observe.observer import Observer
 from aorta_collectors.observe.origin import OriginFinder
 from aorta_collectors.observe.request import Request
-from aorta_collectors.observe.trace import StepTrace
+from aorta_collectors.observe.step_trace import StepTrace
 from aorta_collectors.observe.watch import CHANNELS, WatchGroup
 from tests.observe.hunting import Apply, fit, hunting
 from tests.observe.test_exactness import WIDTH, Network, bits
@@ -46,6 +46,9 @@ class Finding:
         self.finder = OriginFinder(0, 1)
 
     def attached(self, root: RootInfo) -> None: ...
+
+    def ranges_wanted(self, step: int) -> bool:
+        return True
 
     def entered(self, step: int) -> None: ...
 

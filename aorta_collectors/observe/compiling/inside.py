@@ -10,18 +10,18 @@ Only in host memory: on an accelerator, knowing whether a value is bad would wai
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from aorta_collectors.observe.compiling.located import Located, is_bad
 from aorta_collectors.observe.compiling.region import Inputs, Region
-from aorta_collectors.observe.compiling.regions import CompiledRegions
 from aorta_collectors.observe.compiling.scope import Scope
-from aorta_collectors.observe.input_gradient import hook_gradient
+from aorta_collectors.observe.input_gradient import hook_gradient, wants_gradient
+from aorta_collectors.observe.observation import Moment, Site
 from aorta_collectors.observe.tensors import tensors_of
-from aorta_collectors.observe.trace import CallTrace
+from aorta_collectors.observe.trace import Call, CallTrace, Mark, in_backward
 
 _RUNS = 256  # of a step whose backward pass is still to come
 
@@ -48,47 +48,33 @@ class _Run:
         self.gradients: list[Tensor | None] = [None] * num_outputs
 
 
+class InsideEye(Protocol):
+    """What looks at the tensors (the observer)."""
+
+    def observe(self, site: Site, tensor: Tensor, moment: Moment) -> int | None: ...
+    def moment(self, invocation: int, recompute: bool) -> Moment: ...
+    def failed(self, error: Exception) -> None: ...
+
+
 class InsideWatch:
     """Looks inside compiled regions for the origin of bad values. No method raises.
 
     Args:
-        trace: Whose running call is told what was found in the forward pass.
+        trace: Whose running call is told what was found in the forward pass. A region that no call encloses, of a
+            compiled training step, is a call of its own there.
         path_of: The path of a module below the root, None if it is not known.
-        failed: Called with exceptions of our own.
 
     Attributes:
-        regions: The regions of this process.
         backward: What was found in the backward pass of this step, or None.
     """
 
-    def __init__(
-        self,
-        trace: CallTrace,
-        path_of: Callable[[nn.Module], str | None],
-        failed: Callable[[Exception], None],
-    ) -> None:
+    def __init__(self, trace: CallTrace, path_of: Callable[[nn.Module], str | None], eye: InsideEye) -> None:
         self._trace = trace
         self._path_of = path_of
-        self._failed = failed
+        self._eye = eye
         self._runs: list[_Run] = []
         self._found_forward = False
         self.backward: Inside | None = None
-        self.regions = CompiledRegions(self._ran)
-
-    def start(self) -> None:
-        self.regions.start()
-
-    def stop(self) -> None:
-        self.regions.stop()
-        self.begin_step()
-
-    def unseen(self) -> list[str]:
-        """What cannot be looked into, in words."""
-        regions = self.regions
-        if not regions.supported:
-            return ["compiled code (this version of torch is not known)"]
-        failed = [f"compiled code ({regions.first_error})"] if regions.first_error is not None else []
-        return failed + ([f"{regions.unwatched} compiled region(s)"] if regions.unwatched else [])
 
     def begin_step(self) -> None:
         self._runs.clear()
@@ -108,11 +94,40 @@ class InsideWatch:
                     break
         self._runs.clear()  # what comes after the first bad gradient spreads it
 
-    def _ran(self, region: Region, inputs: Inputs, outputs: Any) -> None:
+    def ran(self, region: Region, inputs: Inputs, outputs: Any) -> None:
+        """A region has run."""
         try:
-            self._look(region, inputs, outputs)
+            if self._trace.current is not None or in_backward():
+                self._look(region, inputs, outputs)
+            else:
+                self._look_outside_of_calls(region, inputs, outputs)
         except Exception as error:
-            self._failed(error)
+            self._eye.failed(error)
+
+    def _look_outside_of_calls(self, region: Region, inputs: Inputs, outputs: Any) -> None:
+        """Of a region that no module's call encloses: take down what it was given, and what it gave out."""
+        call = self._trace.enter(region.label, region.label, 1, False)
+        try:
+            for path, tensor in region.given(inputs):
+                index = self._observe(call, "input", path, tensor)
+                if index is not None:
+                    call.inputs.append(index)
+                    if tensor.grad_fn is not None:
+                        call.computed.append(index)
+            self._look(region, inputs, outputs)
+            for path, tensor in tensors_of(outputs):
+                self._observe(call, "act", path, tensor)
+                if wants_gradient(tensor):
+                    self._trace.produced(call, tensor)
+                self._trace.given_out(tensor)
+        finally:
+            self._trace.leave(call)
+
+    def _observe(self, call: Call, role: str, path: str, tensor: Tensor) -> int | None:
+        site = Site(call.layer, "fwd", role, tensor_path=path, recorded=False, is_flow=False)
+        index = self._eye.observe(site, tensor, self._eye.moment(1, False))
+        self._trace.mark(index, Mark(call))
+        return index
 
     def _look(self, region: Region, inputs: Inputs, outputs: Any) -> None:
         tensors = [tensor for _, tensor in tensors_of(outputs) if tensor.device.type == "cpu"]

@@ -263,7 +263,7 @@ def _abs_max(tensor: Tensor) -> float | None:
     if plain is None:
         return None
     low, high, stats = reduce_now(plain, _NO_LIMITS)
-    return max(abs(low), abs(high)) if stats is None else stats.finite_abs_max
+    return (stats or Stats.clean(plain.numel(), low, high)).finite_abs_max
 
 
 def _mentions_minus_inf(node: fx.Node) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 from aorta_collectors.observe.compiling.captured import Captured
 from aorta_collectors.observe.compiling.graph_effects import storage_of, tensors_in, written_inputs
 from aorta_collectors.observe.compiling.located import BackwardReplay, ForwardReplay, Located
-from aorta_collectors.observe.compiling.scope import Scope, current_scope
+from aorta_collectors.observe.compiling.scope import Scope, current_scope, function_name
 
 _PLAIN = (Tensor, nn.Parameter)
 _DEVICES = ("cpu", "cuda")
@@ -45,7 +45,8 @@ class Region:
 
     def __init__(self, module: fx.GraphModule, code: CodeType | None) -> None:
         self._code = code
-        self.label = f"{code.co_name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})" if code else ""
+        where = f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}" if code else ""
+        self.label = f"{function_name(code)} ({where})" if code else ""
         self.failure: str | None = None
         self._program = Captured(module)
         self._written = written_inputs(module.graph, lambda name: _inner(module, name))
@@ -68,6 +69,15 @@ class Region:
             if isinstance(tensor, Tensor) and tensor.is_cuda and tensor.device.index not in random:
                 random[tensor.device.index] = torch.cuda.get_rng_state(tensor.device)
         return Inputs(self._copied(args) if complete else tuple(args), complete, random)
+
+    def given(self, inputs: Inputs) -> list[tuple[str, Tensor]]:
+        """(expression, tensor) of what a run was given, parameters left out."""
+        names = [str(node.meta["where"]) for node in self._program.graph.nodes if node.op == "placeholder"]
+        return [
+            (name, value)
+            for name, value in zip(names, inputs.values, strict=False)
+            if isinstance(value, Tensor) and not isinstance(value, nn.Parameter)
+        ]
 
     def locate(self, inputs: Inputs, scope: Scope | None = None) -> Located | None:
         """Which operation a bad output goes back to. To be asked when the inputs were clean and an output is not.

@@ -1,4 +1,4 @@
-"""Seeing what torch.compile runs: each compiled region's inputs and outputs, and what inside made a bad value.
+"""Seeing what torch.compile runs: whose code, each compiled region's inputs and outputs, and what made a bad value.
 
 Hooks of modules do not run inside compiled code. So where Dynamo hands a captured graph to the compiler, the graph is
 copied, and the function that comes back is called through one that reports its inputs and outputs. The compiler gets
@@ -26,7 +26,9 @@ from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from aorta_collectors.import_watch import ImportWatch
+from aorta_collectors.observe.compiling.inlined import Inlined, Run
 from aorta_collectors.observe.compiling.region import Inputs, Region
+from aorta_collectors.observe.compiling.scope import Names
 
 _GRAPHS = "torch._dynamo.output_graph"
 _COPY_LIMIT = 64 * 2**20
@@ -38,7 +40,8 @@ class CompiledRegions:
     Args:
         ran: Called after each run with the region, its inputs and its outputs. What is to be asked of the region must
             be asked before `ran` returns: later the optimizer, or the next replay of a CUDA graph, has changed the
-            tensors. Keep none of them beyond that.
+            tensors. Keep none of them beyond that. None: nothing is kept for a replay, and a run costs next to nothing.
+        begins: Called before each run of a region that holds the code of modules, with these.
         copy_limit: Bytes of inputs that are copied before a run since the graph writes to them. Beyond, as with a
             compiled optimizer, nothing is copied and `Inputs.complete` is False.
 
@@ -48,11 +51,17 @@ class CompiledRegions:
         first_error: The first exception of `ran` or of this class itself.
     """
 
-    def __init__(self, ran: Callable[[Region, Inputs, Any], None], copy_limit: int = _COPY_LIMIT) -> None:
+    def __init__(
+        self,
+        ran: Callable[[Region, Inputs, Any], None] | None,
+        copy_limit: int = _COPY_LIMIT,
+        begins: Callable[[Run], None] | None = None,
+    ) -> None:
         self.supported = True
         self.unwatched = 0
         self.first_error: str | None = None
         self._ran = ran
+        self._begins = begins
         self._copy_limit = copy_limit
         self._active = False
         self._watch: ImportWatch | None = None
@@ -77,6 +86,13 @@ class CompiledRegions:
             graphs.call_user_compiler = self._patched.__wrapped__
             self._patched = None
 
+    def unseen(self) -> list[str]:
+        """What cannot be looked into, in words."""
+        if not self.supported:
+            return ["compiled code (this version of torch is not known)"]
+        failed = [f"compiled code ({self.first_error})"] if self.first_error is not None else []
+        return failed + ([f"{self.unwatched} compiled region(s)"] if self.unwatched else [])
+
     def _patch(self) -> None:
         if self._patched is not None:
             return
@@ -92,31 +108,34 @@ class CompiledRegions:
 
         @functools.wraps(original)
         def call_user_compiler(graph: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
-            region = self._captured(graph, gm) if self._active else None
+            region, inlined = self._captured(graph, gm) if self._active else (None, None)
             compiled = original(graph, gm, *args, **kwargs)
-            return compiled if region is None else self._reporting(region, compiled)
+            return compiled if region is None and not inlined else self._reporting(region, inlined, compiled)
 
         self._patched = graphs.call_user_compiler = call_user_compiler
 
-    def _captured(self, graph: Any, gm: Any) -> Region | None:
+    def _captured(self, graph: Any, gm: Any) -> tuple[Region | None, Inlined | None]:
         try:
             if graph.export:
-                return None  # nothing that the program will run
+                return None, None  # nothing that the program will run
             # What is precompiled is stored, and must be what the compiler returned.
             if getattr(graph, "package", None) is None:
-                return Region(gm, graph.root_tx.f_code)
+                caller = graph.root_tx
+                names = Names(caller.f_locals, caller.f_globals)
+                inlined = Inlined(gm.graph, caller.f_code, names) if self._begins is not None else None
+                return Region(gm, caller.f_code) if self._ran is not None else None, inlined
         except Exception as error:
             self._failed(error)
         self.unwatched += 1
-        return None
+        return None, None
 
-    def _reporting(self, region: Region, compiled: Any) -> Callable[..., Any]:
+    def _reporting(self, region: Region | None, inlined: Inlined | None, compiled: Any) -> Callable[..., Any]:
         compiled = _unlazy(compiled)
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            inputs = self._before(region, args) if self._active and not kwargs and _computes() else None
+            inputs = self._before(region, inlined, args) if self._active and not kwargs and _computes() else None
             outputs = compiled(*args, **kwargs)
-            if inputs is not None:
+            if inputs is not None and region is not None and self._ran is not None:
                 try:
                     self._ran(region, inputs, outputs)
                 except Exception as error:
@@ -125,9 +144,11 @@ class CompiledRegions:
 
         return run
 
-    def _before(self, region: Region, args: Sequence[Any]) -> Inputs | None:
+    def _before(self, region: Region | None, inlined: Inlined | None, args: Sequence[Any]) -> Inputs | None:
         try:
-            return region.before(args, self._copy_limit)
+            if inlined and self._begins is not None:
+                self._begins(inlined.run(args))
+            return region.before(args, self._copy_limit) if region is not None else None
         except Exception as error:
             self._failed(error)
             return None

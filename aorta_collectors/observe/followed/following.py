@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
@@ -41,8 +42,8 @@ class FollowEye(Protocol):
     def bounds_of(self, layer: str) -> tuple[float, float] | None:
         """The range that tensors of this name are held to, where their entry has none."""
 
-    def failed(self, error: Exception) -> None:
-        """Something went wrong here; the program must not notice."""
+    def failed(self, error: Exception) -> None: ...  # of ours; the program must not notice
+    def timed(self, function: Any, *args: Any) -> None: ...  # counts its time, and keeps what it raises
 
 
 class _Held(NamedTuple):
@@ -93,7 +94,7 @@ class Following:
         self._side = side or SideStream(log=log)
         self._inline = SideStream(own=False)
         self._stage_entries = [index for index, entry in enumerate(entries) if entry.stages]
-        self._stages = StageWatch(self._reached, eye.failed, self._log)
+        self._stages = StageWatch(partial(eye.timed, self._reached), eye.failed, self._log)
         self._numbers = BatchNumbers()
         self._sites: dict[tuple[int, str, str], Site] = {}
         self._held: dict[int, list[_Held]] = {}

@@ -20,6 +20,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.checkpoint import checkpoint
 
 from aorta_collectors.observe.compiling.located import Located, is_bad
+from aorta_collectors.observe.compiling.own_code import leave_own_code_alone
 from aorta_collectors.observe.compiling.region import Inputs, Region
 from aorta_collectors.observe.compiling.regions import CompiledRegions, watch_compiled_call
 from tests.observe.watching import one_process_group
@@ -602,6 +603,15 @@ def test_a_program_that_watches_operations_itself_sees_its_own_only() -> None:
         assert flops() == bare
 
 
+class _Around(nn.Module):
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Any:
+        return self.net(x) * 2
+
+
 def test_the_outermost_call_of_a_module_compiled_in_place() -> None:
     net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     assert watch_compiled_call(net, lambda *_: None, lambda *_: None) is None
@@ -624,7 +634,8 @@ def test_the_outermost_call_of_a_module_compiled_in_place() -> None:
     copied = copy.deepcopy(net)
     pickle.loads(pickle.dumps(net))(torch.randn(3, 4))
     copied(torch.randn(3, 4))
-    torch.compile(nn.Sequential(net), backend="eager", fullgraph=True)(torch.randn(3, 4))
+    leave_own_code_alone()  # as it is while anything is armed
+    torch.compile(_Around(net), backend="eager", fullgraph=True)(torch.randn(3, 4))
     assert seen == []
     undo()
     net(torch.randn(3, 4))

@@ -71,6 +71,9 @@ class Eye:
     def failed(self, error: Exception) -> None:
         self.errors.append(error)
 
+    def timed(self, function: Any, *args: Any) -> None:
+        function(*args)
+
     def of_batch(self, number: int | None) -> list[tuple[str, int]]:
         """(phase, NaNs) of each read of one batch, in order."""
         return [(read.phase, read.nans) for read in self.reads if read.batch_id == number]
