@@ -9,6 +9,7 @@ from pathlib import Path
 from aorta_collectors.environment import ARMED_VARIABLE
 from aorta_collectors.layer_numerics.config import Config
 from aorta_collectors.layer_numerics.ending import Ending, is_below_fork_server
+from aorta_collectors.layer_numerics.hard_exit import before_hard_exit
 from aorta_collectors.layer_numerics.names import CONFIG_FILE_VARIABLE, DEFAULT_DIRECTORY, RUN_ID_VARIABLE
 from aorta_collectors.layer_numerics.session import Session
 from aorta_collectors.layer_numerics.standalone import StandaloneLaunch
@@ -49,6 +50,7 @@ def _arm(started_in: str) -> None:
     home = started_in if launch is None else launch.directory
     directory = Path(home, environ.get("NANLOG_DIR") or DEFAULT_DIRECTORY)
     config = Config.from_environment(environ, environ.get(CONFIG_FILE_VARIABLE), Path(home))
-    session = Session(config, lambda: directory, lambda: environ.get(RUN_ID_VARIABLE))
+    session = Session(config, lambda: directory, lambda: environ.get(RUN_ID_VARIABLE), to_the_end=True)
     session.arm()
     Ending(session.close)
+    before_hard_exit(session.leave)

@@ -21,6 +21,7 @@ from aorta_collectors.api import (
 )
 from aorta_collectors.import_watch import ImportWatch
 from aorta_collectors.layer_numerics.config import Config
+from aorta_collectors.layer_numerics.ending import described
 from aorta_collectors.layer_numerics.flat import OPTIONS_SCHEMA
 from aorta_collectors.layer_numerics.metrics import summarize
 from aorta_collectors.layer_numerics.names import ARM_FUNCTION, CONFIG_FILE_VARIABLE, RUN_ID_VARIABLE
@@ -88,7 +89,7 @@ class LayerNumerics(Collector):
         try:
             yield
         except BaseException as error:
-            ended_by = f"{type(error).__name__}: {error}"
+            ended_by = described(error)
             raise
         finally:
             watch.stop()

@@ -31,6 +31,7 @@ class Config:
         huge_headroom: Bits: an element of a floating tensor beyond finfo.max / 2**bits counts as huge too; None is off.
         track_max: Most tensors of a batch that are followed.
         origin: Read on every module what names the origin of the first bad value.
+        flush_sec: Seconds between two writings of the summary; 0 is in every step.
         spec_source: Which structured spec was asked for; it is in force unless `spec_error` says why not.
     """
 
@@ -49,6 +50,7 @@ class Config:
     max_records: int = 200_000
     max_param_numel: int = 50_000_000
     stop_on_first: bool = False
+    flush_sec: float = 30.0
     verbose: bool = False
     spec_source: str | None = None
     spec_error: str | None = None
@@ -94,7 +96,7 @@ class Config:
         return next(((bound.low, bound.high) for bound in self.bounds if not bound.pattern), None)
 
     def describe(self) -> dict[str, Any]:
-        """Plain JSON of all that changes what is recorded; null is the open end of a range."""
+        """Plain JSON of all that changes what is recorded, and when; null is the open end of a range."""
         return {
             "groups": [
                 {**_scope(group), "channels": sorted(group.channels), "stride": group.stride} for group in self.groups
@@ -124,6 +126,7 @@ class Config:
             "max_records": self.max_records,
             "max_param_numel": self.max_param_numel,
             "stop_on_first": self.stop_on_first,
+            "flush_sec": self.flush_sec,
         }
 
     @classmethod

@@ -64,4 +64,13 @@ def _failure(error: BaseException | None) -> str | None:
     """
     if isinstance(error, SystemExit):
         return None if error.code in (None, 0) else _failure(error.__context__)
-    return None if error is None else f"{type(error).__name__}: {error}"
+    return None if error is None else described(error)
+
+
+def described(error: BaseException) -> str:
+    """An exception in a line, as tracebacks end with it."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

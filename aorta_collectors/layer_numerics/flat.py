@@ -18,7 +18,7 @@ from aorta_collectors.schema_check import load_schema, suggestion
 
 OPTIONS_SCHEMA = "layer_numerics.options"
 #: More detail in each record: names in a spec, and in capitals the flat variables.
-DIAGNOSTICS = ("addr", "locate", "bad_values", "dump_tensor", "alloc_snapshot")
+DIAGNOSTICS = ("addr", "locate", "bad_values", "moments", "dump_tensor", "alloc_snapshot")
 
 
 def read_flat(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -37,7 +37,7 @@ def read_flat(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
         fields[name] = reader.switch(f"NANLOG_{name.upper()}")
     for name in (
         *("sample_every", "pre_context", "huge_threshold", "max_records", "max_param_numel", "track_max"),
-        "huge_headroom",
+        *("huge_headroom", "flush_sec"),
     ):
         fields[name] = reader.number(f"NANLOG_{name.upper()}")
     if fields["sparse_heavy"] and not fields["sparse"]:

@@ -8,7 +8,10 @@ from aorta_collectors.api import Expected, Verdict
 from aorta_collectors.layer_numerics.config import Config
 from aorta_collectors.layer_numerics.reading import Fault, Process, is_stock
 
-_NO_SPEC_KEY = ("huge_threshold", "huge_headroom", "max_records", "max_param_numel", "stop_on_first", "sparse")
+_NO_SPEC_KEY = (
+    *("huge_threshold", "huge_headroom", "max_records", "max_param_numel", "stop_on_first", "sparse"),
+    "flush_sec",
+)
 _DISCOVERED = ("batch.", "batch[")  # names that tensors get where none of those asked for is found
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from aorta_collectors.api import Artifacts, Expected, Verdict
 from aorta_collectors.errors import ArtifactError
+from aorta_collectors.layer_numerics.signals import NOTED, note_name, told
 from aorta_collectors.schema_check import first_fault, validator
 
 SUMMARY = re.compile(r"summary_(rank\d+(?:_p\d+)?)\.json$")
@@ -24,10 +26,15 @@ _IDENTITY = ("rank", "pid", "host")
 
 @dataclass(frozen=True)
 class Process:
-    """One process's summary, and the stem of its files' names, such as rank0."""
+    """One process's summary, and the stem of its files' names, such as rank0.
+
+    Attributes:
+        killed_by: Of a process that a signal has ended, which one and where; None where nobody noted it.
+    """
 
     stem: str
     summary: Mapping[str, Any]
+    killed_by: str | None = None
 
     @property
     def rank(self) -> int:
@@ -45,16 +52,33 @@ class Process:
 
     @property
     def running(self) -> bool:
+        """Nothing but its death has ended it."""
         return bool(self.summary.get("status", "complete") == "running")
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the summary may say less than the records: what could not be written can be the last summary."""
+        return self.running or bool(self.summary.get("write_error"))
+
+    @property
+    def ended_by(self) -> str:
+        """exit, or what else has ended the program; empty where that is not known."""
+        if self.running:
+            return self.killed_by or ""
+        return str(self.summary.get("ended_by") or "exit")
 
     def state(self) -> dict[str, Any]:
         """For the receipt."""
         keys = (
-            *("rank", "pid", "host", "status", "ended_by", "steps_seen", "watched_count", "records_written"),
+            *("rank", "pid", "host", "status", "steps_seen", "watched_count", "records_written"),
             *("records_cut", "tensors_unreadable", "unobserved_names", "opaque_names", "hook_errors"),
             *("follow_mode", "stage_reads_active", "origin", "warnings"),
         )
-        return {"files": self.stem, **{key: self.summary.get(key) for key in keys}}
+        return {
+            "files": self.stem,
+            **{key: self.summary.get(key) for key in keys},
+            "ended_by": self.killed_by or self.summary.get("ended_by"),
+        }
 
 
 class Fault(Exception):
@@ -85,7 +109,10 @@ def read_processes(artifacts: Artifacts, expected: Expected) -> list[Process]:
         fault = first_fault(checker, summary)
         if fault is not None:
             raise Fault(Verdict.INVALID, f"{name}: {fault[0]}: {fault[1]}")
-        processes.append(Process(found.group(1), summary))
+        process = Process(found.group(1), summary)
+        processes.append(
+            replace(process, killed_by=_killed_by(artifacts, process.stem)) if process.running else process
+        )
     if not processes:
         raise Fault(Verdict.MISSING, f"no summary_rank<N>.json: {_why_nothing(expected)}")
     if is_stock(expected):
@@ -99,6 +126,15 @@ def read_processes(artifacts: Artifacts, expected: Expected) -> list[Process]:
             f"process {other.summary['pid']}), not from this trial",
         )
     return current
+
+
+def _killed_by(artifacts: Artifacts, stem: str) -> str | None:
+    for signal_name in NOTED:
+        with contextlib.suppress(ArtifactError):
+            note = artifacts.read(note_name(signal_name, stem)).decode(errors="replace")
+            if note:
+                return told(signal_name, note)
+    return None
 
 
 def check_records(artifacts: Artifacts, process: Process) -> frozenset[str]:
@@ -129,7 +165,7 @@ def check_records(artifacts: Artifacts, process: Process) -> frozenset[str]:
     except ArtifactError as error:
         raise Fault(Verdict.INVALID, str(error)) from None
     written = int(process.summary["records_written"])
-    if count < written or (count > written and not process.running):
+    if count < written or (count > written and not process.is_behind):
         raise Fault(Verdict.INVALID, f"{name}: {count} line(s), but the summary says {written}")
     return frozenset(followed)
 

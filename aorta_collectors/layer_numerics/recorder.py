@@ -7,16 +7,18 @@ unwritten records are kept and written when the first bad one is seen; from then
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from aorta_collectors.layer_numerics.config import Config
 from aorta_collectors.layer_numerics.record import RecordMaker, fingerprint, uses_tf32
 from aorta_collectors.observe.files import RecordFile
 from aorta_collectors.observe.observation import Observation
-from aorta_collectors.observe.trace import StepTrace
+from aorta_collectors.observe.step_trace import StepTrace
 
-_Entry = tuple[int, Observation]  # with its place in the order of the step
+# Records written at once. A line has some 700 bytes, so that a step never takes more than some 3 MB of text.
+_AT_ONCE = 4096
 
 
 class Recorder:
@@ -35,14 +37,17 @@ class Recorder:
         self._config = config
         self._file = file
         self._log = log
+        self._bounded = bool(config.bounds) or any(entry.bounds is not None for entry in config.follows)
         self._maker = RecordMaker(
             identity,
-            bounded=bool(config.bounds) or any(entry.bounds is not None for entry in config.follows),
+            bounded=self._bounded,
             locate="locate" in config.diagnostics,
             bad_values="bad_values" in config.diagnostics,
         )
-        # Steps that may still be wanted as run-up. Observations are small tuples; dictionaries are built on writing.
-        self._run_up: deque[tuple[int, list[_Entry]]] = deque(maxlen=config.pre_context or None)
+        # Steps that may still be wanted as run-up: what was seen in them and its place in the order, nothing written.
+        self._run_up: deque[tuple[int, bool, Sequence[int], list[Observation]]] = deque(
+            maxlen=config.pre_context or None
+        )
         self.first_bad: dict[str, Any] | None = None
         self.first_nonfinite: dict[str, Any] | None = None
         self.first_oob: dict[str, Any] | None = None
@@ -56,47 +61,62 @@ class Recorder:
     def records_written(self) -> int:
         return self._file.written
 
+    def wants_ranges(self, step: int) -> bool:
+        """Whether the finite range of a clean tensor of step `step` can come to be written.
+
+        That of a tensor with bounds is always wanted. May be asked when the step begins, though steps before it have
+        not been taken in yet: a step that is not wanted now is not wanted later either.
+        """
+        config = self._config
+        if self._file.error is not None or self._file.written >= config.max_records:
+            return False
+        if config.stop_on_first and self.first_bad is not None:
+            return False
+        return bool(config.pre_context) or step % config.sample_every == 0
+
     def step(self, trace: StepTrace) -> bool:
         """Take in one step; returns whether it holds the first bad record."""
-        config, step = self._config, trace.step
-        entries = [(seq, seen) for seq, seen in enumerate(trace.observations) if seen.site.recorded]
-        bad = [entry for entry in entries if entry[1].is_bad]
+        config, step, observations = self._config, trace.step, trace.observations
+        bad: Sequence[int] = trace.bad
+        if bad and not trace.all_recorded:
+            bad = [index for index in bad if observations[index].site.recorded]
         is_first = bool(bad) and self.first_bad is None
-        if is_first:
-            self._note_first(step, bad[0][1])
-        self._note_others(step, entries, bad)
-        sampled = step % config.sample_every == 0
-        if is_first and config.pre_context and not self.pre_context_flushed:
+        if bad:
+            self._note_bad(step, [observations[index] for index in bad])
+        if self._bounded:
+            self._note_range(observations)
+        if is_first and config.pre_context:
             self.pre_context_flushed = True
-            for earlier, kept in self._run_up:
-                self._write(earlier, kept)
+            for earlier, evaluated, seqs, kept in self._run_up:
+                self._write(earlier, len(kept), zip(seqs, kept, strict=True), evaluated)
             self._run_up.clear()
             self._log(f"pre-context: wrote the {config.pre_context}-step run-up before the first bad record")
         if config.stop_on_first and self.first_bad is not None:
-            self._write(step, bad)
-        elif sampled or self.pre_context_flushed:
-            self._write(step, entries)
-        else:
-            self._write(step, bad)
-            if config.pre_context:
-                self._run_up.append((step, [entry for entry in entries if not entry[1].is_bad] if bad else entries))
+            self._write(step, len(bad), ((index, observations[index]) for index in bad), trace.evaluates)
+        elif self.pre_context_flushed or step % config.sample_every == 0:
+            seqs, seen = _recorded(trace)
+            self._write(step, len(seen), zip(seqs, seen, strict=True), trace.evaluates)
+        elif bad:
+            self._write(step, len(bad), ((index, observations[index]) for index in bad), trace.evaluates)
+        elif config.pre_context:
+            self._run_up.append((step, trace.evaluates, *_recorded(trace)))
         if config.verbose and bad:
-            worst = max((seen for _, seen in bad), key=lambda seen: seen.stats.finite_abs_max or 0.0)
+            worst = max((observations[index] for index in bad), key=lambda seen: seen.stats.finite_abs_max or 0.0)
             self._log(
                 f"step={step} worst_bad={worst.site.layer} abs_max={worst.stats.finite_abs_max or 0.0:.3e} "
                 f"dir={worst.site.direction}"
             )
         return is_first
 
-    def _note_first(self, step: int, seen: Observation) -> None:
-        self.first_bad = fingerprint(step, seen)
-        self._log(
-            f"FIRST BAD: step={step} layer={seen.site.layer} dir={seen.site.direction} kind={self.first_bad['kind']} "
-            f"call#~{seen.calls} tf32={uses_tf32(seen)}{_where(seen)}"
-        )
-
-    def _note_others(self, step: int, entries: list[_Entry], bad: list[_Entry]) -> None:
-        for _, seen in bad:
+    def _note_bad(self, step: int, bad: list[Observation]) -> None:
+        if self.first_bad is None:
+            seen = bad[0]
+            self.first_bad = fingerprint(step, seen)
+            self._log(
+                f"FIRST BAD: step={step} layer={seen.site.layer} dir={seen.site.direction} "
+                f"kind={self.first_bad['kind']} call#~{seen.calls} tf32={uses_tf32(seen)}{_where(seen)}"
+            )
+        for seen in bad:
             stats = seen.stats
             if self.first_nonfinite is None and (stats.nan_count or stats.inf_count):
                 self.first_nonfinite = fingerprint(step, seen)
@@ -112,19 +132,36 @@ class Recorder:
                         "batch_id": moment.batch_id,
                         "checkpoint": moment.checkpoint or None,
                     }
-        for _, seen in entries:
-            if seen.site.bounds is None:
+
+    def _note_range(self, observations: list[Observation]) -> None:
+        for seen in observations:
+            if seen.site.bounds is None or not seen.site.recorded:
                 continue
-            low, high = seen.stats.finite_min, seen.stats.finite_max
+            stats = seen.stats
+            low, high = stats.finite_min, stats.finite_max
             if low is not None and (self.peak_finite_min is None or low < self.peak_finite_min):
                 self.peak_finite_min = low
             if high is not None and (self.peak_finite_max is None or high > self.peak_finite_max):
                 self.peak_finite_max = high
 
-    def _write(self, step: int, entries: list[_Entry]) -> None:
-        room = max(0, self._config.max_records - self._file.written)
-        self.records_cut += max(0, len(entries) - room)
-        self._file.append([self._maker.record(step, seq, seen) for seq, seen in entries[:room]])
+    def _write(self, step: int, count: int, entries: Iterable[tuple[int, Observation]], evaluates: bool) -> None:
+        """Write `count` (seq, observation) pairs, as far as there is room."""
+        room = min(count, max(0, self._config.max_records - self._file.written))
+        self.records_cut += count - room
+        left: Iterator[tuple[int, Observation]] = islice(entries, room)
+        while self._file.error is None and (
+            lines := self._maker.lines(step, islice(left, _AT_ONCE), evaluates=evaluates)
+        ):
+            self._file.append(lines)
+
+
+def _recorded(trace: StepTrace) -> tuple[Sequence[int], list[Observation]]:
+    """What anybody asked records of: places in the order of the step, and observations."""
+    observations = trace.observations
+    if trace.all_recorded:
+        return range(len(observations)), observations
+    seqs = [index for index, seen in enumerate(observations) if seen.site.recorded]
+    return seqs, [observations[index] for index in seqs]
 
 
 def _where(seen: Observation) -> str:

@@ -6,7 +6,6 @@ import datetime
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +13,13 @@ from typing import Any
 
 from aorta_collectors import __version__
 from aorta_collectors.layer_numerics.config import Config
+from aorta_collectors.layer_numerics.console import attached_lines, say, shortened
 from aorta_collectors.layer_numerics.diagnostics import AllocatorTrace, TensorDump
 from aorta_collectors.layer_numerics.place import Place, is_helper
+from aorta_collectors.layer_numerics.pool import close_when_terminated
 from aorta_collectors.layer_numerics.recorder import Recorder
+from aorta_collectors.layer_numerics.request import request_of
+from aorta_collectors.layer_numerics.signals import SignalNotes
 from aorta_collectors.layer_numerics.standalone import StandaloneLaunch
 from aorta_collectors.layer_numerics.summary import (
     configured_fields,
@@ -25,17 +28,19 @@ from aorta_collectors.layer_numerics.summary import (
     origin_fields,
     recorded_fields,
 )
+from aorta_collectors.observe.compiling.hidden_calls import graph_breaks
 from aorta_collectors.observe.files import RecordFile, SummaryFile
 from aorta_collectors.observe.glimpse import Glimpse
 from aorta_collectors.observe.observation import RootInfo
 from aorta_collectors.observe.observer import Observer
 from aorta_collectors.observe.origin import OriginFinder
-from aorta_collectors.observe.request import Request
-from aorta_collectors.observe.trace import StepTrace
+from aorta_collectors.observe.step_trace import StepTrace
 
 # A program that makes a model anew in each step must not fill the summary and its log with them.
 _ROOTS = 100
 _WARNINGS = 50
+# What is brought up to date in the summary's place where it cannot be replaced, with the room for each.
+_SHORT_VALUES = {"status": 10, "ended_by": 60, "write_error": 120}
 
 
 class Session:
@@ -47,12 +52,19 @@ class Session:
     Args:
         directory: Called once, when the files are opened.
         run_id: Likewise; gives the trial for which this is evidence, or None alone.
+        to_the_end: Whether the process is watched until it ends, so that signals that end it are to be told of.
     """
 
     def __init__(
-        self, config: Config, directory: Callable[[], Path], run_id: Callable[[], str | None] = lambda: None
+        self,
+        config: Config,
+        directory: Callable[[], Path],
+        run_id: Callable[[], str | None] = lambda: None,
+        *,
+        to_the_end: bool = False,
     ) -> None:
         self._config = config
+        self._to_the_end = to_the_end
         self._directory = directory
         self._find_run_id = run_id
         self._run_id: str | None = None
@@ -60,6 +72,8 @@ class Session:
         self._place: Place | None = None
         self._records: RecordFile | None = None
         self._summary: SummaryFile | None = None
+        self._signals: SignalNotes | None = None
+        self._write_again_at = 0.0
         self._recorder: Recorder | None = None
         self._roots: dict[str, RootInfo] = {}
         self._roots_cut = 0
@@ -69,8 +83,9 @@ class Session:
         self._origin: OriginFinder | Glimpse | None = None
         self._dump: TensorDump | None = None
         self._warnings: list[str] = []
+        self._write_errors: set[str] = set()
         self._allocator = AllocatorTrace(self.log, self._warn)
-        self.observer = Observer(_request(config), self, self._warn)
+        self.observer = Observer(request_of(config), self, self._warn)
 
     def arm(self) -> None:
         self.observer.arm()
@@ -92,17 +107,40 @@ class Session:
             if self.observer.errors:
                 errors, first = self.observer.errors, self.observer.first_error
                 self.log(f"WARNING: {errors} tensor(s) could not be observed; the first: {first}")
+            opaque = list(self.observer.roots.opaque)
+            if opaque:
+                breaks = sum(graph_breaks().values())
+                self.log(
+                    f"WARNING: torch.compile or TorchScript runs {len(opaque)} watched layer(s), whose calls leave no "
+                    f"records ({breaks} graph break(s)): {opaque[:10]}"
+                )
             self._write_summary()
             if self._records is not None:
                 self._records.close()
             if self._summary is not None:
                 self._summary.close()
-                self.log(f"summary -> {self._summary.path} (first_bad={_short(self._first_bad)})")
+                self.log(f"summary -> {self._summary.path} (first_bad={shortened(self._first_bad)})")
+            if self._signals is not None:
+                self._signals.withdraw()
             left_over = self._place.left_over() if self._place is not None else []
             if left_over:
                 self.log(f"WARNING: of an earlier launch, not of this one: {', '.join(left_over)}")
         except Exception as error:
             self.log(f"WARNING: could not write the summary: {type(error).__name__}: {error}")
+        except BaseException:
+            self._write_summary()  # somebody cannot wait and interrupts once more
+            raise
+
+    def leave(self, ended_by: str, is_main: bool) -> None:
+        """The program is leaving without exit handlers, in its main thread or in another one, which must not wait."""
+        if is_main:
+            self.close(ended_by)
+        elif not (self._closed or self.observer.in_forked_child):
+            # The main thread may be stuck on a device, where results of the step at hand would have to come from.
+            self._status, self._ended_by = "ended", ended_by
+            self._write_summary()
+            if self._signals is not None:
+                self._signals.withdraw()
 
     def _is_helper(self) -> bool:
         """Whether this process, which called no model, stands beside one that did, as a launcher does."""
@@ -122,28 +160,23 @@ class Session:
         config = self._config
         if "alloc_snapshot" in config.diagnostics:
             self._allocator.start()
-        if not root.watched_names and config.groups:
-            self.log(
-                f"WARNING: 0 modules matched (types={config.types}, names={config.names}) in {root.label}. Names are "
-                "substrings of module paths, types are class names"
-            )
-        self.log(
-            f"attached layer hooks to {len(root.watched_names)} module(s) (types={config.types}, "
-            f"names={config.names}); channels={config.channels}; params_scanned={root.params_scanned}; "
-            f"params_skipped={len(root.skipped_params)}; root={root.label}"
-        )
+        for line in attached_lines(config, root):
+            self.log(line)
         unmatched = self.observer.following.unmatched
         if unmatched:
             self._warn(f"the scope of follow{unmatched} matches no module of {root.label}")
         if config.follows:
             self.log(f"following {config.track_attr}; pipeline_installed={self.observer.following.pipeline_installed}")
-        if 0 < len(root.watched_names) <= 10:
-            self.log(f"watched modules: {list(root.watched_names)}")
         self._write_summary()
 
     def entered(self, step: int) -> None:
         if self._summary is not None:
             self._summary.beat(step)
+            self._write_if_due()
+
+    def ranges_wanted(self, step: int) -> bool:
+        """Whether records of step `step` may tell the finite range of a clean tensor."""
+        return self._recorder is None or self._recorder.wants_ranges(step)
 
     def forked(self) -> None:
         """In a forked child: leave a note beside the evidence, which must not look complete without it."""
@@ -171,6 +204,8 @@ class Session:
             )
         if is_first_bad or found:
             self._write_summary()
+        else:
+            self._write_if_due()
 
     # -- writing
 
@@ -183,11 +218,7 @@ class Session:
     def log(self, message: str) -> None:
         """One line on stderr, as the stock logger writes it."""
         rank = self._place.rank if self._place is not None else os.environ.get("RANK", "0")
-        try:
-            sys.stderr.write(f"{time.strftime('%H:%M:%S')} [PID={os.getpid()} rank={rank}] nanlog: {message}\n")
-            sys.stderr.flush()
-        except (OSError, ValueError):
-            pass  # a closed or full stderr is the program's business
+        say(message, rank)
 
     @property
     def _first_bad(self) -> dict[str, Any] | None:
@@ -199,7 +230,7 @@ class Session:
         for warning in (*self._config.warnings, *filter(None, [place.warning])):
             self._warn(warning)
         self._records = RecordFile(place.records)
-        self._summary = SummaryFile(place.summary, "steps_seen")
+        self._summary = SummaryFile(place.summary, "steps_seen", widths=_SHORT_VALUES)
         identity = {"rank": place.rank, "gpu": place.rank, "host": socket.gethostname(), "pid": os.getpid()}
         config = self._config
         self._recorder = Recorder(config, identity, self._records, self.log)
@@ -212,6 +243,13 @@ class Session:
         self._write_summary()
         if self._summary.error is None:
             place.settle()
+        if self._to_the_end:
+            close_when_terminated(self.close, Session.close.__code__, self.leave)
+            self._signals = SignalNotes(place.records.parent, place.stem)
+
+    def _write_if_due(self) -> None:
+        if time.monotonic() >= self._write_again_at:
+            self._write_summary()
 
     def _write_summary(self) -> None:
         if self._summary is None:
@@ -232,7 +270,7 @@ class Session:
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "warnings": self._warnings,
-                "write_error": self._records.error or self._summary.error,
+                "write_error": self._records.error,
                 "jsonl": str(self._place.records),
                 **observed_fields(self.observer, list(self._roots.values()), self._roots_cut),
                 **recorded_fields(self._recorder),
@@ -243,28 +281,8 @@ class Session:
                 **configured_fields(self._config),
             }
         )
-
-
-def _request(config: Config) -> Request:
-    return Request(
-        groups=config.groups,
-        follows=config.follows,
-        bounds=config.bounds,
-        threshold=config.huge_threshold,
-        headroom=config.huge_headroom,
-        max_param_numel=config.max_param_numel,
-        origin=config.origin,
-        addresses="addr" in config.diagnostics,
-        locate=not config.diagnostics.isdisjoint({"locate", "bad_values"}),
-        keep_bad="dump_tensor" in config.diagnostics,
-        follow_most=config.track_max,
-        sparse=config.sparse,
-        sparse_heavy=config.sparse_heavy,
-    )
-
-
-def _short(first_bad: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What the stock logger has in its last line."""
-    if first_bad is None:
-        return None
-    return {key: first_bad[key] for key in ("step", "layer", "direction", "kind", "matmul_calls_so_far")}
+        self._write_again_at = time.monotonic() + self._config.flush_sec
+        for error in filter(None, (self._records.error, self._summary.error)):
+            if error not in self._write_errors:
+                self._write_errors.add(error)
+                self.log(f"WARNING: could not write: {error}")

@@ -11,6 +11,7 @@ import torch
 from aorta_collectors.layer_numerics.config import Config
 from aorta_collectors.layer_numerics.record import tf32_allowed
 from aorta_collectors.layer_numerics.recorder import Recorder
+from aorta_collectors.observe.compiling.hidden_calls import graph_breaks
 from aorta_collectors.observe.followed.following import Following
 from aorta_collectors.observe.glimpse import Glimpse
 from aorta_collectors.observe.observation import RootInfo
@@ -29,6 +30,7 @@ def observed_fields(observer: Observer, roots: Sequence[RootInfo], roots_cut: in
     unmatched = [index for index in range(observer.num_groups) if index not in found.groups_matched]
     return {
         "steps_seen": observer.step,
+        "evaluation_steps": observer.evaluations,
         "matmul_calls_total": observer.reader.calls,
         "tensors_observed": sum(observer.reader.observed.values()),
         "observed_by_role": dict(observer.reader.observed),
@@ -38,6 +40,7 @@ def observed_fields(observer: Observer, roots: Sequence[RootInfo], roots_cut: in
         },
         "hook_errors": observer.errors,
         "first_hook_error": observer.first_error,
+        "overhead": observer.cost.fields(),
         "roots": [root.label for root in roots],
         "roots_cut": roots_cut,
         "modules_built": found.modules_built,
@@ -45,6 +48,7 @@ def observed_fields(observer: Observer, roots: Sequence[RootInfo], roots_cut: in
         "watched_names": names,
         "unobserved_names": found.unobserved(),
         "opaque_names": list(found.opaque),
+        "graph_breaks": graph_breaks(),
         "unmatched_groups": unmatched,
         "unmatched_bounds": observer.unmatched_bounds,
         "params_scanned": sum(root.params_scanned for root in roots),

@@ -1,6 +1,7 @@
 """The rules of the NANLOG contract that no JSON Schema can say, and what the stock logger does not have.
 
-The schemas know every option; "x-frontend": "native" marks those that `frontend: aorta` refuses by name.
+The schemas know every option; "x-frontend": "native" marks those that `frontend: aorta` refuses by name, and "x-native"
+words of a list.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ def check_flat(options: Options, *, native: bool = True) -> None:
 
 def _refuse_native_only(schema: str, values: Mapping[str, Any]) -> None:
     """Refuse what the stock logger would pass over. Saying that it is off asks for nothing."""
+    refusal = "frontend: aorta is the stock logger, which does not have it; leave it out, or set frontend: native"
     for name, entry in load_schema(schema)["properties"].items():
-        if entry.get("x-frontend") == "native" and values.get(name, False) is not False:
-            raise OptionsError(
-                name,
-                "frontend: aorta is the stock logger, which does not have it; leave it out, or set frontend: native",
-            )
+        value = values.get(name, False)
+        if entry.get("x-frontend") == "native" and value is not False:
+            raise OptionsError(name, refusal)
+        for word in entry.get("items", {}).get("x-native", ()):
+            if value and word in value:
+                raise OptionsError(f"{name}[{value.index(word)}]", refusal)

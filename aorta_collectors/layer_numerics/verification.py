@@ -16,6 +16,9 @@ from aorta_collectors.layer_numerics.reading import (
     read_processes,
 )
 
+# By its exit status the program says that all is well; what the last step left has been written either way.
+_IN_ORDER = ("exit", "os._exit 0")
+
 
 def verify(artifacts: Artifacts, expected: Expected) -> Verification:
     processes: list[Process] = []
@@ -102,7 +105,7 @@ def _attached(processes: list[Process], expected: Expected) -> list[Process]:
             modules = process.summary["watched_count"]
             why = f"hooks stood on {modules} module(s) of rank {process.rank}, but the model was never called"
             raise Fault(Verdict.UNATTACHED, why)
-        if not process.running and process.summary.get("tensors_observed") == 0:
+        if not process.is_behind and process.summary.get("tensors_observed") == 0:
             why = f"rank {process.rank} ran {process.steps} step(s), but no watched module passed a readable tensor"
             why += _why_unseen(process.summary)
             raise Fault(Verdict.UNATTACHED, why)
@@ -113,7 +116,7 @@ def _check_completeness(process: Process) -> None:
     summary = process.summary
     if summary.get("write_error"):
         raise Fault(Verdict.INCOMPLETE, f"rank {process.rank} could not write on: {summary['write_error']}")
-    if process.running:
+    if process.running and not process.killed_by:
         raise Fault(Verdict.INCOMPLETE, f"rank {process.rank} died in step {process.steps}; evidence ends there")
     if summary.get("hook_errors"):
         raise Fault(
@@ -133,13 +136,13 @@ def _check_completeness(process: Process) -> None:
         raise Fault(Verdict.INCOMPLETE, f"rank {process.rank} has layers that were not observed{_why_unseen(summary)}")
     if summary.get("dump_tensor") and summary["first_bad"] is not None and not summary.get("dump_tensor_dumped", True):
         raise Fault(Verdict.INCOMPLETE, f"rank {process.rank}: the bad tensor that dump_tensor asks for was not saved")
-    ended_by = summary.get("ended_by") or "exit"
-    # A program that stops itself over a NaN it has just shown us has been captured; any other exception ended it
+    # A program that stops over a NaN it has just shown us, or is stopped, has been captured; anything else ended it
     # before it had run its course.
-    if ended_by != "exit" and summary["first_bad"] is None and summary.get("origin") is None:
+    in_order = process.ended_by in _IN_ORDER and summary.get("status") != "ended"
+    if not in_order and summary["first_bad"] is None and summary.get("origin") is None:
         raise Fault(
             Verdict.INCOMPLETE,
-            f"rank {process.rank} ended in step {process.steps} with {ended_by}, before anything bad was seen",
+            f"rank {process.rank} ended in step {process.steps} with {process.ended_by}, before anything bad was seen",
         )
 
 

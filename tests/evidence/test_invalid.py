@@ -36,7 +36,7 @@ class TestInvalid:
             ({"watched_count": ...}, "watched_count is missing"),
             ({"first_bad": {"step": 1}}, "first_bad: layer is missing"),
             ({"schema_version": 2}, "schema_version: "),
-            ({"status": "done"}, 'status: must be one of running, complete, got "done"'),
+            ({"status": "done"}, 'status: must be one of running, ended, complete, got "done"'),
         ],
     )
     def test_a_summary_against_the_schema(self, artifacts: Copy, changes: dict[str, Any], message: str) -> None:

@@ -74,7 +74,6 @@ EXPECTED = {
     "lone-layer": ("unattached", "called none of them", 0),
     "raise": ("incomplete", "step 3 with RuntimeError: boom", 1),
     "kill": ("incomplete", "died in step 3", -9),
-    "exit-hard": ("incomplete", "died in step 3", 0),
     "delete": ("missing", "is gone", 0),
     "replace": ("invalid", "layers_rank0.jsonl", 0),
     "link": ("invalid", "symbolic link", 0),
@@ -159,7 +158,7 @@ def test_a_failure_stays_a_failure(sweep: Sweep, name: str) -> None:
 def test_the_programs_exit_code_and_stdout_are_unchanged(sweep: Sweep, name: str, plain_stdout: list[str]) -> None:
     _, _, code = EXPECTED[name]
     assert sweep.command(name)["exit_code"] == code
-    steps = {"raise": 2, "kill": 2, "exit-hard": 2, "exit-early": 0, "never-called": 0, "lone-layer": 0}.get(name, 5)
+    steps = {"raise": 2, "kill": 2, "exit-early": 0, "never-called": 0, "lone-layer": 0}.get(name, 5)
     expected = ["nothing to do\n"] if name == "no-model" else plain_stdout[:steps]
     assert sweep.stdout(name) == "".join(expected)
 
@@ -167,7 +166,7 @@ def test_the_programs_exit_code_and_stdout_are_unchanged(sweep: Sweep, name: str
 def test_the_sweep_exits_1_and_names_each_cell(sweep: Sweep) -> None:
     assert sweep.ran.code == 1
     error = sweep.ran.err.splitlines()[-1]
-    assert error.startswith(f"Error: {len(EXPECTED)} of {len(EXPECTED) + 1} requests for evidence not satisfied")
+    assert error.startswith(f"Error: {len(EXPECTED)} of {len(EXPECTED) + 2} requests for evidence not satisfied")
     assert all(f"{name}-none" in error for name in EXPECTED)
     assert "none-none" not in error
 
@@ -176,6 +175,15 @@ def test_a_good_cell_beside_bad_ones_passes(sweep: Sweep, plain_stdout: list[str
     assert sweep.receipt("none")["verdict"] == "captured"
     assert sweep.command("none")["verdict"] == "pass"
     assert sweep.stdout("none") == "".join(plain_stdout)
+
+
+def test_a_program_that_leaves_without_exit_handlers_has_been_captured_all_the_same(
+    sweep: Sweep, plain_stdout: list[str]
+) -> None:
+    """os._exit(0) in step 3."""
+    assert sweep.receipt("exit-hard")["verdict"] == "captured"
+    assert sweep.receipt("exit-hard")["reason"] == "2 module(s) over 3 step(s), 1 rank(s)"
+    assert sweep.stdout("exit-hard") == "".join(plain_stdout[:2])
 
 
 def test_a_killed_program_leaves_the_last_step_that_was_seen(sweep: Sweep) -> None:

@@ -115,8 +115,8 @@ def main(shape):
     elif shape == "compiled":
         model.encoder = torch.compile(model.encoder, backend="aot_eager")
         train(model)
-    elif shape == "vmap":
-        train(Mixed(lambda model: torch.func.vmap(model.encoder)))
+    elif shape == "functionalize":
+        train(Mixed(lambda model: torch.func.functionalize(model.encoder)))
     print("done", shape)
 
 
@@ -126,7 +126,7 @@ if __name__ == "__main__":
 
 #: Cells whose children or layers are seen, and cells that cannot be vouched for.
 CAPTURED = ["spawn", "subprocess", "loader"]
-INCOMPLETE = ["fork", "compiled", "vmap"]
+INCOMPLETE = ["fork", "compiled", "functionalize"]
 
 #: Forget what the host has told them, and train `steps` steps, or none.
 WORKLOADS = """
@@ -322,8 +322,8 @@ class TestLayers:
         assert name in receipt["reason"] or name in str(process)
 
     def test_a_layer_that_could_not_be_read_is_reported_with_the_reason(self, shapes: Sweep) -> None:
-        receipt = shapes.receipt("vmap")
-        content = summary(shapes.artifacts("vmap"))
+        receipt = shapes.receipt("functionalize")
+        content = summary(shapes.artifacts("functionalize"))
         assert receipt["verdict"] == "incomplete", receipt["reason"]
         assert content["tensors_skipped"]["functorch"]["count"] > 0
         assert "functorch" in receipt["reason"]

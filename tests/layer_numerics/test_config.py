@@ -195,7 +195,7 @@ class TestSpecOverFlatVariables:
     OWN = assignments(
         "WATCH_NAMES=over WATCH_TYPES=MLP WATCH_STRIDE=2 CHANNELS=input SAMPLE_EVERY=2 PRE_CONTEXT=4 BOUNDS=a:0:1 "
         "PIPELINE=1 PIPELINE_OFF_FOLLOW=1 STAGE_READS=1 TRACK_ATTR=a TRACK_EVERY_LAYER=1 TRACK_LAYER_STRIDE=3 "
-        "ADDR=1 LOCATE=1 BAD_VALUES=1 DUMP_TENSOR=1 ALLOC_SNAPSHOT=1"
+        "ADDR=1 LOCATE=1 BAD_VALUES=1 MOMENTS=1 DUMP_TENSOR=1 ALLOC_SNAPSHOT=1"
     )
 
     def test_no_variable_that_a_spec_speaks_for_leaks_through(self) -> None:
@@ -215,7 +215,7 @@ class TestSpecOverFlatVariables:
             {"follow": [{"tensor": "x"}]},
             **assignments(
                 "HUGE_THRESHOLD=10 HUGE_HEADROOM=2 MAX_RECORDS=9 MAX_PARAM_NUMEL=8 ORIGIN=1 STOP_ON_FIRST=1 VERBOSE=1 "
-                "TRACK_MAX=7 SPARSE=1 SPARSE_HEAVY=1 BOUND_LO=0 BOUND_HI=1"
+                "FLUSH_SEC=2 TRACK_MAX=7 SPARSE=1 SPARSE_HEAVY=1 BOUND_LO=0 BOUND_HI=1"
             ),
         )
         assert found == Config(
@@ -231,6 +231,7 @@ class TestSpecOverFlatVariables:
             max_records=9,
             max_param_numel=8,
             stop_on_first=True,
+            flush_sec=2.0,
             verbose=True,
             spec_source="NANLOG_SPEC",
         )

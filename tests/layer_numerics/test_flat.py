@@ -40,6 +40,7 @@ class TestFlatVariables:
             "max_records": 200_000,
             "max_param_numel": 50_000_000,
             "stop_on_first": False,
+            "flush_sec": 30.0,
         }
         assert config().spec_source is config().spec_error is None
         assert config().warnings == ()
@@ -55,6 +56,8 @@ class TestFlatVariables:
             ("HUGE_THRESHOLD", "65504", "huge_threshold", 65504.0),
             ("HUGE_HEADROOM", "0", "huge_headroom", 0.0),
             ("HUGE_HEADROOM", "2.5", "huge_headroom", 2.5),
+            ("FLUSH_SEC", "0", "flush_sec", 0.0),
+            ("FLUSH_SEC", "0.5", "flush_sec", 0.5),
             ("MAX_RECORDS", "0", "max_records", 0),
             ("MAX_RECORDS", "12", "max_records", 12),
             ("MAX_PARAM_NUMEL", "5", "max_param_numel", 5),
@@ -66,6 +69,7 @@ class TestFlatVariables:
             ("ADDR", "1", "diagnostics", {"addr"}),
             ("LOCATE", "1", "diagnostics", {"locate"}),
             ("BAD_VALUES", "1", "diagnostics", {"bad_values"}),
+            ("MOMENTS", "1", "diagnostics", {"moments"}),
             ("DUMP_TENSOR", "1", "diagnostics", {"dump_tensor"}),
             ("ALLOC_SNAPSHOT", "1", "diagnostics", {"alloc_snapshot"}),
             ("BOUNDS", "emb:0:60", "bounds", (Bound("emb", 0, 60),)),
@@ -135,6 +139,8 @@ class TestFlatVariables:
             ("HUGE_THRESHOLD", "big"),
             ("HUGE_HEADROOM", "-1"),
             ("HUGE_HEADROOM", "few"),
+            ("FLUSH_SEC", "-1"),
+            ("FLUSH_SEC", "inf"),
             ("MAX_RECORDS", "-1"),
             ("MAX_PARAM_NUMEL", "many"),
             ("TRACK_MAX", "0"),

@@ -11,7 +11,7 @@ import pytest
 from aorta_collectors.api import Expected, Verdict, Verification
 from aorta_collectors.evidence.directory import Anchor
 from aorta_collectors.layer_numerics.collector import LayerNumerics
-from tests.support import PYTHON, Ran, run, summary
+from tests.support import PYTHON, Ran, records, run, summary
 
 LOOP = """
 import torch
@@ -88,6 +88,30 @@ def test_what_was_not_met_is_misapplied(entry: dict[str, Any], reason: str, from
     assert found.verdict is Verdict.MISAPPLIED
     assert reason in found.reason
     assert trial.summary["warnings"] or entry.get("stages")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {
+            "NANLOG_SPEC": json.dumps(
+                {"watch": [{"tensors": ["output"]}], "diagnostics": ["moments"], "sample_every": 1}
+            )
+        },
+        {"NANLOG_MOMENTS": "1", "NANLOG_SAMPLE_EVERY": "1"},
+    ],
+    ids=["spec", "flat"],
+)
+def test_a_diagnostic_is_in_force_or_the_verdict_says_so(block: dict[str, str], tmp_path: Path) -> None:
+    trial = Trial(tmp_path, block)
+    assert trial.verify().verdict is Verdict.CAPTURED
+    assert trial.summary["config"]["diagnostics"] == ["moments"]
+    assert all(record["finite_rms"] > 0 for record in records(tmp_path / "out" / "layers_rank0.jsonl"))
+    trial.summary["config"]["diagnostics"] = []
+    (tmp_path / "out" / "summary_rank0.json").write_text(json.dumps(trial.summary))
+    found = trial.verify()
+    assert found.verdict is Verdict.MISAPPLIED
+    assert "diagnostics in force is [], asked for ['moments']" in found.reason
 
 
 def test_flat_variables_are_called_by_their_names(tmp_path: Path) -> None:

@@ -448,6 +448,29 @@ class TestDiagnostics:
         (record,) = left.of("(root)", "input")
         assert record["first_bad_value"] == named
 
+    def test_the_mean_and_the_typical_magnitude_of_what_is_finite(self, tmp_path: Path) -> None:
+        given = torch.tensor([[3.0, NAN], [-4.0, INF]])
+        with armed(tmp_path, diagnostics=frozenset({"moments"})) as left:
+            for values in (given, given[:, :1], given[:, 1:], given[:, :1].double() * 1e200):
+                Scaled()(values)
+        told = [(record["finite_mean"], record["finite_rms"]) for record in left.records if record["role"] == "input"]
+        rms = math.sqrt(12.5)
+        assert told == [(-0.5, rms), (-0.5, rms), (None, None), (pytest.approx(-0.5e200), None)]
+        assert all("finite_mean" in record and "finite_rms" in record for record in left.records)
+
+    def test_the_run_up_tells_them_too(self, tmp_path: Path) -> None:
+        options = {"diagnostics": frozenset({"moments"}), "sample_every": 1000, "pre_context": 2}
+        with armed(tmp_path, WatchGroup(names=("",), channels=("input",)), **options) as left:
+            for value in (1.0, 10.0, 100.0, INF):
+                Scaled()(torch.tensor([value, 5.0]))
+        told = [(record["step"], record["finite_rms"]) for record in left.records]
+        assert told == [(2, math.sqrt(62.5)), (3, math.sqrt(5012.5)), (4, 5.0)]
+
+    def test_without_it_they_are_not_there(self, tmp_path: Path) -> None:
+        with armed(tmp_path, diagnostics=frozenset({"locate"})) as left:
+            Scaled()(torch.tensor([1.0, NAN]))
+        assert not any("finite_rms" in record or "finite_mean" in record for record in left.records)
+
     def test_a_value_out_of_bounds_is_located_too(self, tmp_path: Path) -> None:
         options = {"bounds": (Bound("", 0.0, 60.0),), "diagnostics": frozenset({"bad_values", "locate"})}
         with armed(tmp_path, WatchGroup(names=("",), channels=("input",)), **options) as left:

@@ -61,6 +61,7 @@ class TestAccepted:
             ("NANLOG_VERBOSE", "0", False),
             ("NANLOG_ORIGIN", "1", True),
             ("NANLOG_HUGE_HEADROOM", "2", 2.0),
+            ("NANLOG_FLUSH_SEC", "0.5", 0.5),
             ("NANLOG_BAD_VALUES", "1", True),
             ("NANLOG_ADDR", "1", True),
             ("NANLOG_LOCATE", "1", True),
@@ -109,7 +110,7 @@ class TestAccepted:
         assert COLLECTOR.validate({name: text}).raw[name] == text
 
     def test_the_native_engine_alone_has_these(self) -> None:
-        assert NATIVE_ONLY == ["NANLOG_HUGE_HEADROOM", "NANLOG_ORIGIN"]
+        assert NATIVE_ONLY == ["NANLOG_HUGE_HEADROOM", "NANLOG_ORIGIN", "NANLOG_FLUSH_SEC", "NANLOG_MOMENTS"]
         off = {"NANLOG_ORIGIN": "0", "frontend": "aorta"}
         assert COLLECTOR.validate(off).values["NANLOG_ORIGIN"] is False
 
@@ -162,6 +163,7 @@ class TestRefused:
                 "NANLOG_SAMPLE_EVERY: 9007199254740992 is greater than the maximum of 9007199254740991",
             ),
             ({"NANLOG_HUGE_HEADROOM": "-1"}, "NANLOG_HUGE_HEADROOM: must be a number >= 0, got -1.0"),
+            ({"NANLOG_FLUSH_SEC": "-1"}, "NANLOG_FLUSH_SEC: must be a number >= 0, got -1.0"),
             ({"NANLOG_TRACK_MAX": "0"}, "NANLOG_TRACK_MAX: must be an integer >= 1, got 0"),
             ({"NANLOG_TRACK_LAYER_STRIDE": "0"}, "NANLOG_TRACK_LAYER_STRIDE: must be an integer >= 1, got 0"),
             ({"NANLOG_TRACK_ATTR": " "}, "NANLOG_TRACK_ATTR: must not be empty"),

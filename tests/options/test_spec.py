@@ -19,7 +19,7 @@ from tests.options.test_options import REFUSAL
 
 PATTERNS: dict[str, Any] = json.loads((Path(__file__).parent / "patterns.json").read_text())
 TENSORS = "input, output, weight, bias, igrad, grad"
-DIAGNOSTICS = "addr, locate, bad_values, dump_tensor, alloc_snapshot"
+DIAGNOSTICS = "addr, locate, bad_values, moments, dump_tensor, alloc_snapshot"
 SCOPE = {"names": ["head"]}
 
 
@@ -81,6 +81,11 @@ class TestAccepted:
         check_spec({"origin": True})
         assert error({"origin": True}, native=False) == f"origin: {REFUSAL}"
         check_spec({"origin": False}, native=False)
+
+    def test_so_are_moments(self) -> None:
+        check_spec({"diagnostics": ["addr", "moments"]})
+        assert error({"diagnostics": ["addr", "moments"]}, native=False) == f"diagnostics[1]: {REFUSAL}"
+        check_spec({"diagnostics": ["addr"]}, native=False)
 
 
 class TestRefused:

@@ -1,0 +1,99 @@
+"""Which signal ended a process, noted down without the process noticing.
+
+A handler in Python would show in signal.getsignal, which libraries ask before they install their own, and would run
+only once native code returns: a rank that hangs in a collective would survive the SIGTERM that is to end it. So the
+interpreter's own faulthandler writes the note, at once and in whatever code the process is, and the signal then does
+what it does anyway. The evidence ends with the step before, as with any sudden death.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import os
+import re
+import signal
+from pathlib import Path
+
+#: Signals that launchers, schedulers and terminals end a program with; SIGKILL cannot be seen by anybody.
+NOTED = ("SIGTERM", "SIGHUP")
+_FRAME = re.compile(r'File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
+
+
+def note_name(signal_name: str, stem: str) -> str:
+    """Name of the file that holds a note once the signal has come, and is empty until then."""
+    return f"{signal_name.lower()}_{stem}.txt"
+
+
+def told(signal_name: str, note: str) -> str:
+    """How a note reads: the signal, and the innermost line of Python that was running, other than our own."""
+    for frame in _FRAME.finditer(note):
+        if "aorta_collectors" not in frame["file"]:
+            return f"signal {signal_name} in {os.path.basename(frame['file'])}:{frame['line']} ({frame['function']})"
+    return f"signal {signal_name}"
+
+
+class SignalNotes:
+    """Notes beside the evidence of one process. Signals that the program handles or ignores stay the program's.
+
+    A handler that the program installs later takes the place of the note's, and finds signal.getsignal as it would be.
+
+    Args:
+        directory: Where to leave notes. One that cannot be written gets none.
+        stem: As in the names of the process's other files.
+    """
+
+    def __init__(self, directory: Path, stem: str) -> None:
+        self._noted: list[tuple[signal.Signals, int, Path, int]] = []
+        try:
+            # Looked up now, since a fork is no place to load a library in.
+            self._sigaction = ctypes.CDLL(None).sigaction
+        except (OSError, AttributeError, TypeError):
+            return  # not a POSIX system
+        for name in NOTED:
+            path = directory / note_name(name, stem)
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)  # of an earlier launch
+            # Whatever a system does not have, it does without.
+            with contextlib.suppress(OSError, RuntimeError, ValueError, AttributeError, KeyError):
+                self._note(signal.Signals[name], path)
+        if self._noted:
+            # A fork must not write into its parent's note.
+            os.register_at_fork(after_in_child=self._let_go)
+
+    def withdraw(self) -> None:
+        """Nothing is noted from now on, and no note is left: the evidence is complete."""
+        paths = [path for _, _, path, _ in self._noted]
+        self._let_go()
+        for path in paths:
+            with contextlib.suppress(OSError):  # the program may have removed it
+                path.unlink()
+
+    def _note(self, number: signal.Signals, path: Path) -> None:
+        if signal.getsignal(number) is not signal.SIG_DFL or self._handler(number) != 0:
+            return  # native code may have a handler that Python does not know of
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            faulthandler.register(number, file=descriptor, all_threads=False, chain=True)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._noted.append((number, descriptor, path, self._handler(number)))
+
+    def _let_go(self) -> None:
+        noted, self._noted = self._noted, []
+        for number, descriptor, _, ours in noted:
+            with contextlib.suppress(OSError, RuntimeError, ValueError):
+                # Unregistering puts the default back, which must not take the place of somebody else's handler.
+                if self._handler(number) == ours:
+                    faulthandler.unregister(number)
+                    os.close(descriptor)
+
+    def _handler(self, number: signal.Signals) -> int:
+        """Address of what the operating system calls for a signal; 0 is the default. Raises OSError."""
+        # Longer than any system's struct sigaction, whose first field is the handler.
+        action = (ctypes.c_void_p * 64)()
+        if self._sigaction(int(number), None, action) != 0:
+            raise OSError(f"the handler of {number.name} cannot be read")
+        return action[0] or 0
