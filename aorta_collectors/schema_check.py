@@ -1,7 +1,8 @@
 """The packaged JSON Schemas, and checking a value against one with errors that name the place and the fix.
 
-In a wheel the schemas lie in the package, in a checkout in schemas/ beside it. jsonschema is imported when something
-is checked, since loading the plugin must stay cheap for sweeps that ask for no collector.
+In a wheel, and in the file that `aorta-collectors pack` makes, the schemas lie in the package, in a checkout in
+schemas/ beside it. jsonschema is imported when something is checked, since loading the plugin must stay cheap for
+sweeps that ask for no collector; where it is not installed, as beside torch alone, our own validator stands in for it.
 """
 
 from __future__ import annotations
@@ -11,21 +12,29 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aorta_collectors.errors import OptionsError
+from aorta_collectors.plain_schema import PlainValidator
 
-_HERE = Path(__file__).parent
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 
 def schema_names() -> list[str]:
-    return sorted(path.stem for path in _directory().glob("*.json"))
+    names = (entry.name for entry in _directory().iterdir())
+    return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
 
 def load_schema(name: str) -> dict[str, Any]:
     """The schema `name`, such as "layer_numerics.spec". Raises FileNotFoundError for an unknown one."""
-    loaded: dict[str, Any] = json.loads((_directory() / f"{name}.json").read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = json.loads(load_schema_bytes(name))
     return loaded
+
+
+def load_schema_bytes(name: str) -> bytes:
+    """The same, as it is written down."""
+    return (_directory() / f"{name}.json").read_bytes()
 
 
 def check(name: str, value: Any) -> None:
@@ -61,18 +70,24 @@ def suggestion(word: str, known: Iterator[str] | list[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _directory() -> Path:
-    packaged = _HERE / "schemas"
-    return packaged if packaged.is_dir() else _HERE.parent / "schemas"
+def _directory() -> Traversable:
+    """Where the schemas lie; in no file system where the package is read from a zip file."""
+    from importlib.resources import files
+
+    packaged = files("aorta_collectors") / "schemas"
+    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "schemas"
 
 
 def validator(name: str) -> Any:
     """A jsonschema validator for the schema `name`; the other packaged schemas can be referred to."""
-    import jsonschema
-    from referencing import Registry
-    from referencing.jsonschema import DRAFT202012
-
-    resources = [DRAFT202012.create_resource(load_schema(other)) for other in schema_names()]
+    schemas = [load_schema(other) for other in schema_names()]
+    try:
+        import jsonschema
+        from referencing import Registry
+        from referencing.jsonschema import DRAFT202012
+    except ImportError:
+        return PlainValidator(load_schema(name), schemas)
+    resources = [DRAFT202012.create_resource(schema) for schema in schemas]
     registry: Any = Registry().with_resources([(str(item.id()), item) for item in resources])
     return jsonschema.Draft202012Validator(load_schema(name), registry=registry)
 

@@ -8,6 +8,7 @@ import click
 
 from aorta_collectors import __version__
 from aorta_collectors.cli.list_collectors import list_collectors
+from aorta_collectors.cli.pack import pack
 from aorta_collectors.cli.verify import verify
 from aorta_collectors.errors import CollectorsError
 
@@ -34,3 +35,4 @@ def main() -> None:
 
 main.add_command(verify)
 main.add_command(list_collectors)
+main.add_command(pack)

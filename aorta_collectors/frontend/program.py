@@ -22,11 +22,11 @@ from typing import Any
 USAGE = "script.py [args...] | -m module [args...] | -c code [args...]"
 
 
-def run_program(words: list[str], caller: str = __package__ or "") -> None:
+def run_program(words: list[str], command: str = f"python -m {__package__}") -> None:
     """Run the program that `words` name, replacing this process's __main__.
 
     Args:
-        caller: Module that was started, for the usage line.
+        command: What was called with these words, for the usage line.
 
     Returns when the program ran to its end; raises SystemExit where it did, or where it failed.
     """
@@ -42,7 +42,7 @@ def run_program(words: list[str], caller: str = __package__ or "") -> None:
     elif words and not words[0].startswith("-"):
         _run_script(words)
     else:
-        sys.stderr.write(f"usage: python -m {caller} {USAGE}\n")
+        sys.stderr.write(f"usage: {command} {USAGE}\n")
         raise SystemExit(2)
 
 

@@ -11,13 +11,14 @@ import sys
 
 
 def _load_package() -> None:
-    """Import this file's own package, also where it is not installed, without touching sys.path."""
-    if importlib.util.find_spec("aorta_collectors") is not None:
+    """Import the package to which this file belongs, whatever else is installed, without touching sys.path.
+
+    It may lie in a zip file, and need not be installed.
+    """
+    if "aorta_collectors" in sys.modules:
         return
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    spec = importlib.util.spec_from_file_location(
-        "aorta_collectors", os.path.join(root, "__init__.py"), submodule_search_locations=[root]
-    )
+    package = os.path.dirname(os.path.dirname(_here))
+    spec = importlib.machinery.PathFinder.find_spec("aorta_collectors", [os.path.dirname(package)])
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
