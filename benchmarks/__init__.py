@@ -1,0 +1,1 @@
+"""What observing costs, measured: `python benchmarks/overhead.py` prints it beside the bars."""
