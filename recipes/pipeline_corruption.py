@@ -113,6 +113,8 @@ def main() -> None:
             print(f"{pipeline.progress(stream).mean().item():.6g}", flush=True)
         except StopIteration:
             break
+    # While the group lives: else torch joins gloo's threads as it frees the model, holding the GIL they may wait for.
+    del pipeline, model
     dist.destroy_process_group()
 
 

@@ -30,14 +30,10 @@ class SingleUse:
             tensor: Requires grad, and is as it was when `output` was computed from it.
             output: Requires grad.
         """
-        source, number = tensor.grad_fn, tensor.output_nr
-        if source is None:
-            source, number = _source(tensor)
+        source, number = _source(tensor)
         way = self._way
         if way is not None:
-            node: Any = output.grad_fn
-            if len(way) > 1:
-                node = _along(node, way)
+            node = _along(output.grad_fn, way)
             following = node.next_functions if node is not None else ()
             position = way[-1]
             if position < len(following):

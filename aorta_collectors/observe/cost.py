@@ -1,12 +1,14 @@
 """What observing costs: seconds in hooks and in drains, step by step, in memory that does not grow.
 
 Times of all steps go into histograms with buckets of equal ratio. A quantile read from one is within 5 % of the exact
-one, whatever the number of steps.
+one, whatever the number of steps. How long the steps took, in their order, is kept beside them in a series of bounded
+length.
 """
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -16,6 +18,7 @@ _RATIO = 1.09
 _SMALLEST = 1e-9
 _PER_LOG = 1.0 / math.log(_RATIO)
 _BUCKETS = 420  # the last one ends at 60 days
+_SERIES_LIMIT = 1024
 
 
 class Histogram:
@@ -68,6 +71,41 @@ class Histogram:
         return _SMALLEST * math.pow(_RATIO, _BUCKETS)  # two threads added at once, and one bucket missed it
 
 
+class Series:
+    """Durations in their order, at most 1,024 values however many there are.
+
+    When it is full, neighbours are averaged pairwise, and each value stands for twice as many durations from then on.
+    The last ones, too few for a value of their own, are left out.
+
+    Attributes:
+        per_value: Durations that one value is the mean of: 1, 2, 4, ...
+    """
+
+    __slots__ = ("_count", "_sum", "_values", "per_value")
+
+    def __init__(self) -> None:
+        self._values = array("d")
+        self._sum = 0.0
+        self._count = 0
+        self.per_value = 1
+
+    def add(self, seconds: float) -> None:
+        self._sum += seconds
+        self._count += 1
+        if self._count < self.per_value:
+            return
+        self._values.append(self._sum / self._count)
+        self._sum, self._count = 0.0, 0
+        if len(self._values) >= _SERIES_LIMIT:
+            pairs = zip(self._values[::2], self._values[1::2], strict=True)
+            self._values = array("d", ((first + second) / 2 for first, second in pairs))
+            self.per_value *= 2
+
+    def milliseconds(self) -> list[float]:
+        """The values, rounded to microseconds."""
+        return [round(seconds * 1e3, 3) for seconds in self._values]
+
+
 class Cost:
     """Adds up what hooks take within a step, and keeps the distribution over all steps.
 
@@ -76,7 +114,7 @@ class Cost:
             their path. Threads that add at the same moment may lose one addition, which does no harm.
     """
 
-    __slots__ = ("_began", "_drains", "_hooks", "_steps", "hook_s")
+    __slots__ = ("_began", "_drains", "_hooks", "_series", "_steps", "hook_s")
 
     def __init__(self) -> None:
         self.hook_s = 0.0
@@ -84,6 +122,7 @@ class Cost:
         self._hooks = Histogram()
         self._drains = Histogram()
         self._steps = Histogram()
+        self._series = Series()
 
     def timed(self, function: Callable[..., None], *args: object) -> None:
         """Call `function`, whose time is that of a hook. Not inside another hook whose time is taken."""
@@ -102,15 +141,24 @@ class Cost:
             now: time.perf_counter(), in seconds.
         """
         if self._began is not None:
-            self._steps.add(now - self._began)
-            self._hooks.add(self.hook_s)
+            self._series.add(now - self._began)
+            self._count(now - self._began)
         self._began = now
         self.hook_s = 0.0
 
     def finish(self, now: float) -> None:
-        """The last step ends; what comes until the next `end_step` belongs to none."""
-        self.end_step(now)
+        """The last step ends; what comes until the next `end_step` belongs to none.
+
+        It is left out of the series: nothing tells its end from what the program does after its last step.
+        """
+        if self._began is not None:
+            self._count(now - self._began)
         self._began = None
+        self.hook_s = 0.0
+
+    def _count(self, seconds: float) -> None:
+        self._steps.add(seconds)
+        self._hooks.add(self.hook_s)
 
     def drained(self, seconds: float) -> None:
         """Handing on what was seen has taken this long."""
@@ -131,3 +179,7 @@ class Cost:
         spent = self._hooks.total + self._drains.total
         fields["share_of_step"] = round(spent / total, 6) if total > 0 else None
         return fields
+
+    def step_times(self) -> dict[str, Any]:
+        """The series of step durations in milliseconds, and how many steps each value is the mean of."""
+        return {"step_times_ms": self._series.milliseconds(), "steps_per_time": self._series.per_value}

@@ -26,6 +26,7 @@ class Past(NamedTuple):
         outcome: Tells what became of its gradients, once its observations can be read.
         inside: What was found in the backward pass of compiled code, or None.
         evaluates: Whether it ran where no gradients are recorded.
+        evaluations: Steps so far that did, this one included.
     """
 
     number: int
@@ -34,6 +35,7 @@ class Past(NamedTuple):
     outcome: Callable[[Sequence[Observation]], Outcome]
     inside: Any
     evaluates: bool = False
+    evaluations: int = 0
 
 
 class Delivery:
@@ -81,6 +83,7 @@ class Delivery:
                     past.inside,
                     unscanned,
                     evaluates=past.evaluates,
+                    evaluations=past.evaluations,
                 )
             )
 

@@ -2,6 +2,9 @@
 
 Writing never raises: an error is kept in `error`, and the program that is being observed goes on. A reader at any
 moment, also after a SIGKILL, finds whole lines and a whole summary whose step count is at most one step behind.
+
+Both files stay in the directory in which they were begun, even if another one has its name by now: a program that
+outlives its trial must not spoil the evidence of the next.
 """
 
 from __future__ import annotations
@@ -9,9 +12,11 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from aorta_collectors.observe.held import Held
 
 _STEP_WIDTH = 20
 _PATIENCE_S = 1.0
@@ -27,22 +32,23 @@ class RecordFile:
         self._size = 0
         # Models may be called in several threads. The program can come back into here in a signal handler of its.
         self._lock = threading.RLock()
-        self._fd = -1
+        self._file: Held | None = None
         try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            self._file = Held(fd, self._open_again)
         except OSError as error:
             self.error = f"{path}: {error.strerror}"
 
     def append(self, lines: Sequence[str]) -> None:
         """Write lines, without their ends, with one system call. After the first error nothing more is written."""
-        if self.error is not None or not lines:
+        if self.error is not None or self._file is None or not lines:
             return
         block = ("\n".join(lines) + "\n").encode()
         with self._lock:
             try:
-                done = 0
+                fd, done = self._file.fd(), 0
                 while done < len(block):
-                    done += os.write(self._fd, block[done:])
+                    done += os.write(fd, block[done:])
                 self._size += len(block)
                 self.written += len(lines)
             except OSError as error:
@@ -54,16 +60,23 @@ class RecordFile:
 
     def _take_back(self) -> None:
         """Drop what was written of a block that is not whole."""
+        assert self._file is not None
         try:
-            os.ftruncate(self._fd, self._size)
-            os.lseek(self._fd, self._size, os.SEEK_SET)
+            fd = self._file.fd()
+            os.ftruncate(fd, self._size)
+            os.lseek(fd, self._size, os.SEEK_SET)
         except OSError:
             pass  # nothing better can be done; a torn last line is what verification reports then
 
     def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _open_again(self) -> int:
+        fd = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        os.lseek(fd, self._size, os.SEEK_SET)
+        return fd
 
 
 class SummaryFile:
@@ -88,8 +101,10 @@ class SummaryFile:
         self._error_key = error_key
         self._widths = {**(widths or {}), step_key: _STEP_WIDTH}
         self._slots: dict[str, tuple[int, int]] = {}
-        self._fd = -1
+        self._file: Held | None = None
+        self._directory: Held | None = None
         self._lock = threading.RLock()  # as above
+        self._begun = self._under_way = 0
 
     def write(self, content: Mapping[str, Any]) -> None:
         """Replace the file. What cannot be written is kept in `error`, and in the old file where there is one."""
@@ -107,37 +122,64 @@ class SummaryFile:
     def beat(self, step: int) -> None:
         """Record that `step` has begun."""
         with self._lock:
-            if self._fd >= 0:
+            if self._file is not None:
                 start, _ = self._slots[self._step_key]
                 try:
-                    os.pwrite(self._fd, str(step).rjust(_STEP_WIDTH).encode(), start)
+                    os.pwrite(self._file.fd(), str(step).rjust(_STEP_WIDTH).encode(), start)
                 except OSError as error:
                     self.error = f"{self.path}: {error.strerror}"
 
     def close(self) -> None:
         with self._lock:
-            fd, self._fd = self._fd, -1  # first of all, since closing can be interrupted
-            if fd >= 0:
-                os.close(fd)
+            file, self._file = self._file, None
+            directory, self._directory = self._directory, None
+            for held in (file, directory):
+                if held is not None:
+                    held.close()
 
     def _replace(self, content: Mapping[str, Any]) -> None:
+        self._begun += 1
+        mine, nested = self._begun, f".{self._under_way}" if self._under_way else ""
+        self._under_way += 1
+        try:
+            self._write_beside(content, f".{self.path.name}.{os.getpid()}{nested}.tmp", lambda: self._begun == mine)
+        finally:
+            self._under_way -= 1
+
+    def _write_beside(self, content: Mapping[str, Any], temporary: str, is_newest: Callable[[], bool]) -> None:
+        """Write another file and give it the name, unless a signal handler has written a newer one meanwhile."""
         text, slots = self._laid_out(content)
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        if self._directory is None:
+            self._directory = Held(self._open_directory(), self._open_directory)
+        directory, name = self._directory, self.path.name
+        place = directory.fd()
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644, dir_fd=place)
         try:
             block = text.encode()
             while block:
                 block = block[os.write(fd, block) :]
-            os.replace(temporary, self.path)
+            if not is_newest():
+                os.close(fd)
+                os.unlink(temporary, dir_fd=place)
+                return
+            os.replace(temporary, name, src_dir_fd=place, dst_dir_fd=place)
         except BaseException:
             os.close(fd)
             try:
-                os.unlink(temporary)
+                os.unlink(temporary, dir_fd=place)
             except OSError:
                 pass  # the directory itself may be gone
             raise
-        self.close()
-        self._fd, self._slots = fd, slots
+        held = Held(fd, lambda: os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory.fd()))
+        if not is_newest():
+            held.close()
+            return
+        before, self._slots, self._file = self._file, slots, held
+        if before is not None:
+            before.close()
+
+    def _open_directory(self) -> int:
+        return os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _laid_out(self, content: Mapping[str, Any]) -> tuple[str, dict[str, tuple[int, int]]]:
         """The text, all ASCII, and for each key where in it a value of which width may be put."""
@@ -151,11 +193,11 @@ class SummaryFile:
 
     def _update(self, content: Mapping[str, Any]) -> None:
         """Bring the old file's short values up to date."""
-        if self._fd < 0:
+        if self._file is None:
             return
         for key, (start, width) in self._slots.items():
             try:
-                os.pwrite(self._fd, _fitted(content[key], width).encode(), start)
+                os.pwrite(self._file.fd(), _fitted(content[key], width).encode(), start)
             except OSError:
                 return  # `error` has the reason already
 

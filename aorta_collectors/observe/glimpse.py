@@ -74,6 +74,7 @@ class Glimpse:
             missing = ["the gradients that came in from the modules behind"]
         return {
             **place_of(trace.step, self._rank, seen),
+            **trace.evaluation_fields(),
             "stage": stage,
             "not_captured": missing,
             "reason": _REASONS[stage],

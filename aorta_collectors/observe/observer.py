@@ -6,7 +6,7 @@ number is drawn, no gradient is changed. What goes wrong inside a hook is counte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -25,7 +25,6 @@ from aorta_collectors.observe.device.graphs import GraphWatch
 from aorta_collectors.observe.device.rows import DeviceRows
 from aorta_collectors.observe.failures import Failures
 from aorta_collectors.observe.followed.following import Following
-from aorta_collectors.observe.followed.side_stream import SideStream
 from aorta_collectors.observe.forks import Forks
 from aorta_collectors.observe.graphed import GraphSteps
 from aorta_collectors.observe.limits import Ranges
@@ -89,6 +88,7 @@ class Observer:
             keep=request.keep_bad,
             rows=rows,
         )
+        self.observe = self.reader.observe
         self.training = TrainingWatch(request, self, lambda: self.roots, self._gradient_arrived)
         self.calls_traced, self._inside = None, None
         if request.origin:
@@ -190,6 +190,11 @@ class Observer:
         return self._clock.step
 
     @property
+    def optimizer_steps(self) -> int:
+        """Optimizer steps taken so far."""
+        return self.training.num_steps
+
+    @property
     def evaluations(self) -> int:
         """Steps so far in which no gradients were recorded."""
         return self._clock.evaluations
@@ -265,19 +270,6 @@ class Observer:
         self.reader.observe_all(values, self.moments.of(0, False), self.failed)
 
     # -- observing
-
-    def observe(
-        self,
-        site: Site,
-        tensor: Tensor,
-        moment: Moment,
-        extra: Mapping[str, Any] | None = None,
-        side: SideStream | None = None,
-    ) -> int | None:
-        """Look at `tensor` now; returns its index within the step, None if it was passed over."""
-        if site.direction == "pipeline":
-            moment = moment._replace(optimizer_step=self.training.num_steps)
-        return self.reader.observe(site, tensor, moment, extra, side)
 
     def gradient_read(self, token: Token, index: int | None, grad: Tensor) -> None:
         """Backward has computed the gradient of a tensor that passed between modules, which has been looked at."""

@@ -92,6 +92,7 @@ class OriginFinder:
             )
         origin = {
             **_place(trace.step, seen, self._rank),
+            **trace.evaluation_fields(),
             "stage": stage,
             "module": module,
             "reason": reason,

@@ -24,7 +24,11 @@ def headroom(dtype: torch.dtype, finite_abs_max: float | None) -> float | None:
 
 
 def _is_narrow(dtype: torch.dtype) -> bool:
-    return dtype in (torch.float16, torch.bfloat16, torch.complex32) or str(dtype).startswith("torch.float8_")
+    return dtype in (torch.float16, torch.bfloat16, torch.complex32) or is_float8(dtype)
+
+
+def is_float8(dtype: torch.dtype) -> bool:
+    return str(dtype).startswith("torch.float8_")
 
 
 def huge_limit(dtype: torch.dtype, threshold: float, headroom_bits: float | None) -> float:

@@ -27,6 +27,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aorta_collectors.observe.precision import is_float8
+
 _PLAIN = (Tensor, torch.nn.Parameter)
 _FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint64)
@@ -162,10 +164,9 @@ def _real(tensor: Tensor) -> tuple[Tensor | None, str]:
         return tensor.view(torch.uint8), ""
     if dtype in _WIDER:
         return tensor.to(_WIDER[dtype]), ""
-    name = str(dtype).removeprefix("torch.")
-    if name.startswith("float8_"):
+    if is_float8(dtype):
         return tensor.float() if tensor.is_cpu else tensor, ""
-    return None, f"dtype {name}"
+    return None, f"dtype {str(dtype).removeprefix('torch.')}"
 
 
 def _address(tensor: Tensor) -> int:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from aorta_collectors.observe.limits import Limits
-from aorta_collectors.observe.precision import inner_range
+from aorta_collectors.observe.precision import inner_range, is_float8
 from aorta_collectors.observe.sums import Sums, sums_later, sums_now
 
 _LARGEST = torch.finfo(torch.float64).max
@@ -193,7 +193,7 @@ def reduce_later(tensor: Tensor, limits: Limits, locate: bool = False, moments: 
         `read_rows`. It keeps nothing of the tensor alive.
     """
     given, dtype = tensor, tensor.dtype
-    if str(dtype).startswith("torch.float8_"):
+    if is_float8(dtype):
         tensor, dtype = tensor.float(), torch.float32  # torch has no reductions for them
     if dtype is torch.uint64:
         tensor = _shifted(tensor)

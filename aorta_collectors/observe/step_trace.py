@@ -39,6 +39,7 @@ class StepTrace:
         tensors: Copies of tensors that were bad, or may have been, by index of the observation.
         unscanned: Parameters that are not looked at.
         evaluates: Whether the step ran where no gradients are recorded.
+        evaluations: Steps so far that did, this one included.
         inside_backward: What was found in the backward pass of compiled code, or None.
     """
 
@@ -50,6 +51,7 @@ class StepTrace:
     inside_backward: Any = None
     unscanned: Sequence[str] = ()
     evaluates: bool = False
+    evaluations: int = 0
 
     @cached_property
     def bad(self) -> list[int]:
@@ -60,6 +62,11 @@ class StepTrace:
     def all_recorded(self) -> bool:
         """Whether records were asked of every observation."""
         return all(seen.site.recorded for seen in self.observations)
+
+    def evaluation_fields(self) -> dict[str, Any]:
+        """What is said of evaluations with whatever is found in the step; nothing where there was none."""
+        fields: dict[str, Any] = {"evaluation": True} if self.evaluates else {}
+        return {**fields, "evaluation_steps": self.evaluations} if self.evaluations else fields
 
     def mark_of(self, index: int) -> Mark:
         """What the observation at `index` belongs to; an empty mark if that was not followed."""

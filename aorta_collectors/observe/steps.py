@@ -115,4 +115,6 @@ class Steps:
         if self._inside is not None:
             self._inside.begin_step()
         if not self._is_elsewhere():
-            self._delivery.add(Past(self._clock.step, flight, marks, outcome, inside, self._clock.evaluates))
+            clock = self._clock
+            past = Past(clock.step, flight, marks, outcome, inside, clock.evaluates, clock.evaluations)
+            self._delivery.add(past)

@@ -17,6 +17,8 @@ for step in range(1, 4):
     loss.backward()
     optimizer.step()
     print(step, loss.item(), flush=True)
+# While the group lives: else torch joins gloo's threads as it frees the model, holding the GIL they may wait for.
+del model
 dist.destroy_process_group()
 """
 

@@ -6,10 +6,10 @@ import tracemalloc
 
 import numpy
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aorta_collectors.observe.cost import Cost, Histogram
+from aorta_collectors.observe.cost import Cost, Histogram, Series
 
 _DURATIONS = st.one_of(st.just(0.0), st.floats(1e-9, 1e6), st.sampled_from([1e-9, 1.09e-9, 1.0, 60.0, 5e6]))
 
@@ -37,8 +37,43 @@ class TestHistogram:
         assert times.quantile(1.0) == pytest.approx(60 * 86400, rel=0.1)
 
 
+class TestSeries:
+    """Durations in their order."""
+
+    def test_few_are_kept_as_they_are(self) -> None:
+        series = Series()
+        for milliseconds in range(1, 1024):
+            series.add(milliseconds / 1e3)
+        assert series.milliseconds() == list(range(1, 1024))
+        assert series.per_value == 1
+
+    @given(st.integers(1024, 9000))
+    @settings(max_examples=20, deadline=None)
+    def test_many_become_means_of_as_many_neighbours_each(self, number: int) -> None:
+        series = Series()
+        for index in range(number):
+            series.add(index / 1e3)
+        values, each = series.milliseconds(), series.per_value
+        assert each in (2, 4, 8, 16)
+        assert 512 <= len(values) < 1024
+        assert len(values) == number // each
+        assert values == [place * each + (each - 1) / 2 for place in range(len(values))]
+
+
 class TestCost:
     """Steps, hooks and drains."""
+
+    def test_the_times_of_steps_are_those_between_their_beginnings(self) -> None:
+        cost = Cost()
+        assert cost.step_times() == {"step_times_ms": [], "steps_per_time": 1}
+        for now in (5.0, 5.1, 5.3000004):
+            cost.end_step(now)
+        cost.finish(60.0)
+        assert cost.step_times() == {"step_times_ms": [100.0, 200.0], "steps_per_time": 1}
+        assert cost.fields()["steps_measured"] == 3
+        cost.end_step(100.0)
+        cost.end_step(100.4)
+        assert cost.step_times()["step_times_ms"] == [100.0, 200.0, 400.0]
 
     def test_nothing_measured_is_null_not_zero(self) -> None:
         names = [f"{name}_ms_p{percent}" for name in ("hook", "drain", "step") for percent in (50, 95)]

@@ -40,6 +40,42 @@ summary.close()
 print(json.dumps([file.written, file.error, first]))
 """
 
+_DAEMON = """
+import json, os, sys
+from pathlib import Path
+from aorta_collectors.observe.files import RecordFile, SummaryFile
+file, summary = RecordFile(Path("layers.jsonl")), SummaryFile(Path("summary.json"), "steps_seen")
+
+def step(number):
+    file.append([json.dumps({"number": number})])
+    summary.beat(number)
+
+step(1)
+summary.write({"steps_seen": 1})
+os.closerange(3, 2000)
+if "removed" in sys.argv:
+    os.rename("summary.json", "moved.json")
+    os.rename("layers.jsonl", "moved.jsonl")
+    for name in ("summary.json", "layers.jsonl"):
+        Path(name).write_text("mine")
+mine = [open(f"mine_{index}", "w") for index in range(20)]
+step(2)
+if "removed" in sys.argv:
+    assert "closed by the program" in file.error, file.error
+    assert "closed by the program" in summary.error, summary.error
+else:
+    summary.write({"steps_seen": 2})
+    step(3)
+    os.closerange(30, 2000)
+    summary.beat(6)
+    assert (file.error, summary.error) == (None, None)
+file.close()
+summary.close()
+for stream in mine:
+    stream.write("mine")
+    stream.close()
+"""
+
 
 def content(steps: int = 0, **more: Any) -> dict[str, Any]:
     return {"status": "running", "steps_seen": steps, "note": "Zahl \u00fc \U0001f600", **more}
@@ -219,6 +255,35 @@ class TestSummaryFile:
         assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
         assert 0 < count < 199
 
+    def test_one_that_a_signal_handler_of_the_program_writes_meanwhile_is_the_newer_one(self, tmp_path: Path) -> None:
+        """Its handler may call a model, such as to evaluate it."""
+        file = SummaryFile(tmp_path / "summary.json", "steps_seen")
+        came: list[int] = []
+
+        def handle(number: int, frame: Any) -> None:
+            while frame is not None and frame.f_code is not SummaryFile._write_beside.__code__:
+                frame = frame.f_back
+            if frame is not None:
+                came.append(number)
+                file.write(content(2, by="the handler", padding="x" * 100))
+
+        before = signal.signal(signal.SIGALRM, handle)
+        delays = random.Random(0)
+        try:
+            for index in range(300):
+                came.clear()
+                signal.setitimer(signal.ITIMER_REAL, 10 ** delays.uniform(-5, -3.3))
+                file.write(content(1, by="the program", padding="x" * (index * 997 % 90_000)))
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                assert json.loads(file.path.read_text())["by"] == ("the handler" if came else "the program")
+                assert file.error is None
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        file.beat(3)
+        file.close()
+        assert json.loads(file.path.read_text())["steps_seen"] == 3
+        assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+
     def test_a_text_that_looks_like_the_step_count_is_not_taken_for_it(self, tmp_path: Path) -> None:
         file = SummaryFile(tmp_path / "summary.json", "steps_seen")
         tricky = {"command": '"steps_seen": 12', "steps_seen": 1}
@@ -255,7 +320,7 @@ class TestSummaryFile:
         assert reads == sorted(reads)
         assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
 
-    def test_a_directory_that_vanished_raises_nothing(self, tmp_path: Path) -> None:
+    def test_a_directory_that_vanished_raises_nothing_and_its_successor_is_left_alone(self, tmp_path: Path) -> None:
         directory = tmp_path / "out"
         directory.mkdir()
         file = SummaryFile(directory / "summary.json", "steps_seen")
@@ -267,13 +332,44 @@ class TestSummaryFile:
         assert file.error is not None
         assert "No such file" in file.error
         directory.mkdir()
+        file.path.write_text("of the next trial")
         file.write(content(4))
         file.beat(5)
-        assert file.error is None
-        assert json.loads(file.path.read_text())["steps_seen"] == 5
+        assert file.error is not None
         file.close()
         file.close()
         file.beat(6)
+        assert [path.read_text() for path in directory.iterdir()] == ["of the next trial"]
+
+    def test_a_directory_that_was_renamed_keeps_its_files(self, tmp_path: Path) -> None:
+        (tmp_path / "out").mkdir()
+        file = SummaryFile(tmp_path / "out" / "summary.json", "steps_seen")
+        file.write(content(1))
+        (tmp_path / "out").rename(tmp_path / "elsewhere")
+        file.write(content(2))
+        file.beat(3)
+        file.close()
+        assert file.error is None
+        assert json.loads((tmp_path / "elsewhere" / "summary.json").read_text())["steps_seen"] == 3
+        assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["summary.json"]
+
+
+class TestClosedByTheProgram:
+    """Daemons close all descriptors; what they open then gets the numbers that ours had."""
+
+    def test_files_go_on_where_they_were_and_no_file_of_the_program_is_touched(self, tmp_path: Path) -> None:
+        (tmp_path / "train.py").write_text(_DAEMON)
+        run([PYTHON, "train.py"], tmp_path).ok()
+        assert [record["number"] for record in records(tmp_path / "layers.jsonl")] == [1, 2, 3]
+        assert json.loads((tmp_path / "summary.json").read_text())["steps_seen"] == 6
+        assert {path.read_text() for path in tmp_path.glob("mine_*")} == {"mine"}
+
+    def test_a_file_that_is_gone_by_then_is_an_error(self, tmp_path: Path) -> None:
+        (tmp_path / "train.py").write_text(_DAEMON)
+        run([PYTHON, "train.py", "removed"], tmp_path).ok()
+        assert {path.name for path in tmp_path.iterdir()} >= {"mine_0", "summary.json"}
+        assert (tmp_path / "summary.json").read_text() == "mine"
+        assert {path.read_text() for path in tmp_path.glob("mine_*")} == {"mine"}
 
     def test_a_failed_write_keeps_the_summary_before_it(self, tmp_path: Path) -> None:
         directory = tmp_path / "out"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,6 +74,9 @@ def one_process_group() -> Iterator[None]:
     try:
         yield
     finally:
+        # It must outlive the test's models: torch would join gloo's threads while it frees the last holder, such as
+        # DistributedDataParallel's reducer, and hold the GIL, for which one of these threads may be waiting.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(dist.group.WORLD))
         dist.destroy_process_group()
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from aorta_collectors.observe.limits import Limits
-from aorta_collectors.observe.precision import inner_range
+from aorta_collectors.observe.precision import inner_range, is_float8
 
 #: How a bit pattern becomes a key; the kernel knows these numbers.
 SIGNED, UNSIGNED, FLOAT, FNUZ = range(4)
@@ -161,7 +161,3 @@ def _reinterpreted(value: float, source: str, target: str) -> float:
 def has_format(dtype: torch.dtype) -> bool:
     """Whether tensors of `dtype` can be read as keys."""
     return dtype in _INTEGERS or dtype in _STRUCTS or dtype is torch.bfloat16 or is_float8(dtype)
-
-
-def is_float8(dtype: torch.dtype) -> bool:
-    return str(dtype).startswith("torch.float8_")

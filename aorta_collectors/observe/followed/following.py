@@ -26,6 +26,8 @@ _SITES = 4096
 class FollowEye(Protocol):
     """Whoever looks at the tensors."""
 
+    @property
+    def optimizer_steps(self) -> int: ...  # taken so far
     def observe(
         self,
         site: Site,
@@ -36,12 +38,9 @@ class FollowEye(Protocol):
     ) -> int | None:
         """Look at `tensor` now, within `side.reading(tensor)` where there is a side; join it before the results.
 
-        Returns None for a tensor that could not be read, any number otherwise.
-        """
+        Returns None for a tensor that could not be read, any number otherwise."""
 
-    def bounds_of(self, layer: str) -> tuple[float, float] | None:
-        """The range that tensors of this name are held to, where their entry has none."""
-
+    def bounds_of(self, layer: str) -> tuple[float, float] | None: ...  # where a tensor's entry has no range
     def failed(self, error: Exception) -> None: ...  # of ours; the program must not notice
     def timed(self, function: Any, *args: Any) -> None: ...  # counts its time, and keeps what it raises
 
@@ -265,6 +264,7 @@ class Following:
     def _read(self, index: int, parts: Iterable[Found], moment: Moment) -> int:
         """Show the tensors of one entry to the eye; returns how many were read."""
         entry, count = self._entries[index], 0
+        moment = moment._replace(optimizer_step=self._eye.optimizer_steps)
         for name, tensor, jagged in parts:
             try:
                 # What is read after a module has to be read before the next one changes it.

@@ -45,4 +45,6 @@ for step in range(1, 5):
     optimizer.step()
     print(step, repr(loss.item()))
     sys.stdout.flush()
+# While the group lives: else torch joins gloo's threads as it frees the model, holding the GIL they may wait for.
+del model
 dist.destroy_process_group()

@@ -48,6 +48,7 @@ class Eye:
     def __init__(self) -> None:
         self.reads: list[Read] = []
         self.errors: list[Exception] = []
+        self.optimizer_steps = 0
 
     def observe(
         self,
@@ -183,6 +184,7 @@ class Passed:
         self.contexts: list[Any] = []
         self.firsts: list[bool] = []
         self.errors: list[Exception] = []
+        self.optimizer_steps = 0
         self.lines: list[str] = []
         self.watch = StageWatch(self.reached, self.errors.append, self.lines.append)
 

@@ -96,6 +96,8 @@ def data_parallel(bad: bool) -> None:
         loss.backward()
         optimizer.step()
         say(loss)
+    # While the group lives: else torch joins gloo's threads as it frees the model, holding the GIL they may wait for.
+    del model
     dist.destroy_process_group()
 
 
