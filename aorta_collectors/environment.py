@@ -1,20 +1,37 @@
-"""Variables by which a sweep and the programs that it starts talk to each other. Imports nothing."""
+"""Variables by which a sweep and the programs that it starts talk to each other. Imports nothing of ours."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 #: Names the functions that arm collectors in a process, as "module:function", separated by spaces.
 ARM_VARIABLE = "AORTA_COLLECTORS_ARM"
-#: "PID:names" of what has been armed in process PID. Children inherit it, and have another PID.
+#: "PID:PROGRAM:names" of what has been armed in process PID while it ran PROGRAM, a random word. Children inherit it,
+#: and have another PID; what takes the program's place by exec inherits it too, and has another word.
 ARMED_VARIABLE = "AORTA_COLLECTORS_ARMED"
 #: "off" lets a program run uninstrumented.
 SWITCH_VARIABLE = "AORTA_COLLECTORS"
+#: Names a trial to the process of its own that it runs in.
+TRIAL_VARIABLE = "AORTA_COLLECTORS_TRIAL"
+
+
+def switched_off(environment: Mapping[str, str]) -> bool:
+    """Whether the variables that a recipe sets for a cell switch collectors off.
+
+    Only what the recipe controls counts: a variable left over in the operator's shell must not let a request pass.
+    """
+    return str(environment.get(SWITCH_VARIABLE, "")).lower() == "off"
 
 
 def bootstrap_directory() -> str:
     """The directory whose sitecustomize.py arms collectors in any Python that has it on PYTHONPATH."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "frontend", "site")
+
+
+def children_can_arm() -> bool:
+    """Whether PYTHONPATH can name that directory: it separates its entries by colons, and knows no quoting."""
+    return os.pathsep not in bootstrap_directory()
 
 
 def whole_number(name: str, default: int) -> int:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
 
-from aorta_collectors.environment import ARM_VARIABLE, ARMED_VARIABLE, SWITCH_VARIABLE, bootstrap_directory
+from aorta_collectors.environment import (
+    ARM_VARIABLE,
+    ARMED_VARIABLE,
+    SWITCH_VARIABLE,
+    bootstrap_directory,
+    children_can_arm,
+)
 from aorta_collectors.import_watch import ImportWatch
 
 
@@ -23,21 +30,26 @@ def arm_from_environment(environ: Mapping[str, str] | None = None) -> None:
         arm_when_torch_is_there(name)
 
 
-def arm_when_torch_is_there(name: str) -> None:
-    """Have "module:function" called with the present working directory once torch has been imported.
+def arm_when_torch_is_there(name: str, started_in: str | None = None, pid: int | None = None) -> None:
+    """Have "module:function" called with the working directory of the start once torch has been imported.
 
-    That happens once in a process, however often it is asked for.
+    That happens once in a process, however often it is asked for: a program that goes through the front-end below an
+    armed shell script comes here twice, from its sitecustomize and from the front-end.
 
-    A program that goes through the front-end below an armed shell script comes here twice: from its sitecustomize, and
-    from the front-end.
+    Args:
+        started_in: Where the process was started, if that was before now. Relative paths in the configuration are
+            meant from there, whatever the program does before it imports torch.
+        pid: Of the process that was set up for arming, if this may be a fork of it.
     """
-    pid, _, armed = os.environ.get(ARMED_VARIABLE, "").partition(":")
-    names = armed.split() if pid == str(os.getpid()) else []
+    # A program that another gives way to by exec has the PID of that one, and its environment.
+    armed_here = f"{os.getpid() if pid is None else pid}:{_this_program()}:"
+    armed = os.environ.get(ARMED_VARIABLE, "")
+    names = armed.removeprefix(armed_here).split() if armed.startswith(armed_here) else []
     if name in names:
         return
-    os.environ[ARMED_VARIABLE] = f"{os.getpid()}:{' '.join([*names, name])}"
-    # Relative paths in the configuration are meant from here, whatever the program does before it imports torch.
-    started_in = os.getcwd()
+    os.environ[ARMED_VARIABLE] = armed_here + " ".join([*names, name])
+    if started_in is None:
+        started_in = _working_directory()
 
     def arm() -> None:
         try:
@@ -49,11 +61,30 @@ def arm_when_torch_is_there(name: str) -> None:
     ImportWatch("torch", arm).start()
 
 
+@functools.cache
+def _this_program() -> str:
+    """A word that is this program's as long as it runs, and that of its forks."""
+    return os.urandom(4).hex()
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return os.curdir  # it was removed; the program may yet go to another
+
+
 def let_children_arm(name: str, environ: MutableMapping[str, str]) -> None:
     """Have Python processes that are started with these variables arm "module:function" at their start-up.
 
     A sitecustomize on PYTHONPATH does it; it leaves no entry in their sys.path.
     """
+    if not children_can_arm():
+        sys.stderr.write(
+            f"aorta-collectors: the processes that this program starts are not observed, since {bootstrap_directory()} "
+            f"has a {os.pathsep!r} in it, which PYTHONPATH cannot hold; put the package elsewhere\n"
+        )
+        return
     names = environ.get(ARM_VARIABLE, "").split()
     if name not in names:
         environ[ARM_VARIABLE] = " ".join([*names, name])

@@ -1,239 +1,224 @@
 """Finding the Python program in a command line: a chain of launchers ending in a script, -m module or -c code.
 
-What is not in the tables below is not guessed at: the command then runs unchanged and arms its children through the
-environment. Sources of the option tables: `python --help`, env(1), timeout(1), nice(1), ionice(1), taskset(1),
-numactl(8), nohup(1), stdbuf(1), setsid(1), and `torchrun --help` of torch 2.13.
+What is not in the tables (`launchers`) is not guessed at: the command then runs unchanged and arms its children through
+the environment.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-_PYTHON = re.compile(r"python(\d+(\.\d+)?t?)?$|pypy3?$")
-# Not S: without site-packages the front-end cannot be found. Not x: it skips a script's first line.
-_PYTHON_FLAGS = frozenset("bBdEhiIOPqsuvVR?")
-_PYTHON_WITH_VALUE = frozenset("WX")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+from aorta_collectors.launch.executables import interpreter_words
+from aorta_collectors.launch.launchers import BY_NAME, MODULES, launcher_at, subcommands
+from aorta_collectors.launch.names import FRONTEND_MODULE, frontend_file
+from aorta_collectors.launch.passing import CUTS, Cut
+from aorta_collectors.launch.place import Place
+from aorta_collectors.launch.python import PythonWords, is_python, read_python
+from aorta_collectors.launch.row import Does, Launcher, Reading
+from aorta_collectors.launch.shell import simple_command
+from aorta_collectors.launch.target import Target
 
-
-@dataclass(frozen=True)
-class Target:
-    """Where in argv the Python program begins.
-
-    Attributes:
-        insert_at: Index at which "-m FRONTEND" can be inserted, or None for a command that cannot be rewritten.
-        kind: "script", "module", "code", "torchrun" or "opaque".
-        description: What was found, for people.
-        program: Index of the script, module name or code; None if opaque.
-    """
-
-    insert_at: int | None
-    kind: str
-    description: str
-    program: int | None = None
+# Variables that change what torchrun starts, as its options do.
+_OF_TORCHRUN = ("PYTHON_EXEC", "PET_MODULE", "PET_NO_PYTHON", "PET_RUN_PATH")
+_BY_MODULE = ("-m", FRONTEND_MODULE)
 
 
-@dataclass(frozen=True)
-class _Launcher:
-    """Options of a program that runs another: how many words follow each, and how many operands come before it.
-
-    A long option written --name=value takes no further word.
-    """
-
-    values: Mapping[str, int]
-    flags: frozenset[str] = frozenset()
-    operands: int = 0
-    assignments: bool = False
-
-
-def _options(with_value: str, flags: str = "", operands: int = 0, assignments: bool = False) -> _Launcher:
-    return _Launcher(dict.fromkeys(with_value.split(), 1), frozenset(flags.split()), operands, assignments)
-
-
-_WRAPPERS: Mapping[str, _Launcher] = {
-    "env": _options("-u --unset -C --chdir", "-v --debug", assignments=True),
-    "timeout": _options("-k --kill-after -s --signal", "--foreground --preserve-status -v --verbose", operands=1),
-    "nice": _options("-n --adjustment"),
-    "ionice": _options("-c --class -n --classdata", "-t --ignore"),
-    "taskset": _options("", "-c --cpu-list -a --all-tasks", operands=1),
-    "numactl": _options(
-        "-C --physcpubind -N --cpunodebind -m --membind -i --interleave -p --preferred",
-        "-l --localalloc -a --all -b --balancing",
-    ),
-    "nohup": _options(""),
-    "setsid": _options("", "-c --ctty -f --fork -w --wait"),
-    "stdbuf": _options("-i --input -o --output -e --error"),
-}
-
-_TORCHRUN_VALUES = (
-    "nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts monitor-interval start-method "
-    "event-log-handler role log-dir redirects tee local-ranks-filter duplicate-stdout-filters "
-    "duplicate-stderr-filters node-rank master-addr master-port local-addr logs-specs numa-binding signals-to-handle "
-    "shutdown-timeout"
-)
-_TORCHRUN_FLAGS = "standalone run-path no-python use-agent-store virtual-local-rank"
-
-
-def find_target(argv: Sequence[str], interpreter_dir: str = "") -> Target:
+def find_target(
+    argv: Sequence[str], interpreter: str = "", environ: Mapping[str, str] | None = None, directory: str = os.curdir
+) -> Target:
     """Find the Python program that `argv` ends in.
 
     Args:
-        interpreter_dir: Where the interpreter with this package lives; "" accepts any.
+        interpreter: The one that has this package installed; "" accepts any.
+        environ: The variables with which the command is started; by default those of this process.
+        directory: Where it is started; by default here.
     """
-    index = 0
-    while index < len(argv):
-        name = os.path.basename(argv[index])
-        wrapper = _WRAPPERS.get(name)
-        if wrapper is None:
-            break
-        after = _skip_options(argv, index + 1, wrapper)
-        if after is None:
-            return _opaque(f"{name} with an option that is not known here")
-        if wrapper.assignments and any(word.startswith("PATH=") for word in argv[index + 1 : after]):
-            return _opaque(f"{name} changes PATH, so that another Python may be meant")
-        index = after
-    if index >= len(argv):
-        return _opaque("no command at the end of the launchers")
-    name = os.path.basename(argv[index])
-    if _PYTHON.match(name):
-        return _python(argv, index, interpreter_dir)
-    if name == "torchrun":
-        if not _same_environment(argv[index], interpreter_dir):
-            return _opaque(f"{argv[index]} belongs to another Python environment")
-        return _torchrun(argv, index + 1)
-    return _opaque(f"{name} is not a Python program or a launcher known here")
+    place = Place(interpreter, os.environ if environ is None else environ, directory)
+    return _Walk(tuple(argv), place).target()
 
 
-def _opaque(why: str) -> Target:
-    return Target(None, "opaque", why)
+class _Walk:
+    """One way through a command, from its first word to its program."""
 
+    def __init__(self, words: tuple[str, ...], place: Place, of_first_line: bool = False) -> None:
+        self._words = words
+        self._place = place
+        self._of_first_line = of_first_line
+        self._cuts: list[Cut] = []
+        self._held = ""  # why the launch is refused, unless a container follows
 
-def _skip_options(argv: Sequence[str], index: int, launcher: _Launcher) -> int | None:
-    """The index of the first word after the launcher's options and operands, or None if one is unknown."""
-    while index < len(argv):
-        word = argv[index]
-        if word == "--":
-            index += 1
-            break
-        if launcher.assignments and _ASSIGNMENT.match(word):
-            index += 1
-        elif word in launcher.values:
-            index += 1 + launcher.values[word]
-        elif word in launcher.flags or word.split("=", 1)[0] in launcher.values:
-            index += 1
-        elif word.startswith("-") and len(word) > 2 and word[:2] in launcher.values and word[1] != "-":
-            index += 1  # -n10
-        elif word.startswith("-"):
-            return None
-        else:
-            break
-    if launcher.assignments:
-        while index < len(argv) and _ASSIGNMENT.match(argv[index]):
-            index += 1
-    return index + launcher.operands
+    def target(self, index: int = 0) -> Target:
+        """What the words from `index` on end in."""
+        while index < len(self._words):
+            found = launcher_at(self._words, index)
+            if found is None:
+                return self._program(index)
+            launcher, after = found
+            called = " ".join((os.path.basename(self._words[index]), *self._words[index + 1 : after]))
+            match launcher.does:
+                case Does.HIDE:
+                    return self._opaque(f"{called} {launcher.why}")
+                case Does.LEAVE:
+                    return self._refuse(f"{called}: {launcher.why}")
+                case Does.INTERPRET:
+                    return self._shell(called, after)
+                case Does.START if not self._place.contained and not self._place.has_us(self._words[index]):
+                    return self._other_environment(index)
+            step = self._behind(launcher, called, after)
+            if isinstance(step, Target):
+                return step
+            index = step
+        if not self._place.contained:
+            self._cuts = []  # there is nobody to pass anything to
+        return self._opaque("no command at the end of the launchers")
 
+    def _behind(self, launcher: Launcher, called: str, after: int) -> int | Target:
+        """Index of the word that a launcher starts, or the answer where it is the last one."""
+        if launcher.does is Does.RUN and launcher.why:
+            self._held = f"{called}: {launcher.why}"
+        read = launcher.read(self._words, after)
+        if read.problem:
+            return self._opaque(read.problem, unarmed=read.problem if launcher.closed else "")
+        if launcher.closed:
+            # All that the program sees comes from these words, whatever kept it back before.
+            self._cuts, self._held = [], ""
+        cut = CUTS[launcher.name](read, self._place.environ) if launcher.name in CUTS else None
+        self._cuts += [cut] if cut is not None else []
+        self._place = self._place.behind(launcher, called, read)
+        if launcher.does is Does.CONTAIN:
+            self._place = replace(self._place, contained=True)
+        for option in read.given:
+            if option.name in (launcher.stops or {}):
+                return self._refuse(f"{called} {option.name}: {(launcher.stops or {})[option.name]}")
+        for option in read.given:
+            if option.name in launcher.hides.split():
+                return self._opaque(f"{called} with {option.name}, so that its words do not tell the program")
+        if launcher.does is Does.START and not read.has(*launcher.command.split()):
+            return self._started(launcher, called, read)
+        return read.program
 
-def _python(argv: Sequence[str], start: int, interpreter_dir: str) -> Target:
-    if not _same_environment(argv[start], interpreter_dir):
-        return _opaque(f"{argv[start]} belongs to another Python environment")
-    index = start + 1
-    while index < len(argv):
-        word = argv[index]
-        if word == "--":
-            return _script(argv, index + 1, index + 1)
-        if word == "-":
-            return _opaque("python reads its program from standard input")
-        if not word.startswith("-"):
-            return _script(argv, index, index)
-        if word.startswith("--"):
-            if word != "--check-hash-based-pycs":
-                return _opaque(f"python with {word}")
-            index += 2
-            continue
-        step = _short_options(word)
-        if step == "unknown":
-            return _opaque(f"python with {word}")
-        if step == "m":
-            return _module(argv, index, start, interpreter_dir)
-        if step == "c":
-            if word != "-c":
-                return _opaque(f"python with {word}, options and code in one word")
-            return (
-                Target(index, "code", "python -c", index + 1) if index + 1 < len(argv) else _opaque("python -c alone")
-            )
-        index += 2 if step == "value" else 1
-    return _opaque("python without a program")
-
-
-def _short_options(word: str) -> str:
-    """What a word of short options does: "flags", "value" (the next word is its value), "m", "c" or "unknown"."""
-    for position, letter in enumerate(word[1:], start=1):
-        if letter in _PYTHON_FLAGS:
-            continue
-        if letter in _PYTHON_WITH_VALUE:
-            return "value" if position == len(word) - 1 else "flags"
-        return letter if letter in ("m", "c") else "unknown"
-    return "flags"
-
-
-def _script(argv: Sequence[str], program: int, insert_at: int) -> Target:
-    if program >= len(argv):
-        return _opaque("python without a program")
-    # "--" ends python's options; the front-end goes before it and finds the script after it.
-    insert_at = insert_at - 1 if argv[insert_at - 1] == "--" else insert_at
-    return Target(insert_at, "script", f"python script {os.path.basename(argv[program])}", program)
-
-
-def _module(argv: Sequence[str], index: int, start: int, interpreter_dir: str) -> Target:
-    if argv[index] != "-m" or index + 1 >= len(argv):
-        return _opaque(f"python with {argv[index]}, options and a module in one word")
-    name = argv[index + 1]
-    if name in ("torch.distributed.run", "torch.distributed.launch"):
-        found = _torchrun(argv, index + 2)
-        return found if name.endswith(".run") else _opaque(f"python -m {name} is deprecated by torch")
-    return Target(index, "module", f"python -m {name}", index + 1)
-
-
-def _torchrun(argv: Sequence[str], index: int) -> Target:
-    """torchrun's own options, then the script. With -m, the script is a module name."""
-    values, flags = set(_TORCHRUN_VALUES.split()), set(_TORCHRUN_FLAGS.split())
-    short_values = {"-r", "-t"}
-    module_at: int | None = None
-    while index < len(argv):
-        word = argv[index]
-        key = word.lstrip("-").split("=", 1)[0].replace("_", "-")
-        if word in ("-m", "--module"):
-            module_at = index
-            index += 1
-        elif word in short_values:
-            index += 2
-        elif word.startswith("--") and key in values:
-            index += 1 if "=" in word else 2
-        elif word.startswith("--") and key in flags:
-            if key in ("no-python", "run-path"):
-                return _opaque(f"torchrun with {word}")
-            index += 1
-        elif word.startswith("-"):
-            return _opaque(f"torchrun with {word}, which is not known here")
-        else:
-            break
-    if index >= len(argv):
-        return _opaque("torchrun without a program")
-    if module_at is not None:
-        if module_at != index - 1:
-            return _opaque("torchrun with options between -m and the module")
+    def _started(self, launcher: Launcher, called: str, read: Reading) -> Target:
+        """A launcher's own script; with -m, a module's name."""
+        at = read.program
+        if at >= len(self._words):
+            return self._opaque(f"{called} without a program")
+        if self._words[read.options_end] == "--":
+            return self._opaque(f"{called} with --")
+        if any(self._place.environ.get(name) for name in _OF_TORCHRUN):
+            return self._opaque(f"{called} where one of {', '.join(_OF_TORCHRUN)} is set")
+        name = self._words[at]
+        is_module = read.has(*launcher.module.split())
+        if name in (FRONTEND_MODULE, frontend_file()):
+            return self._answer(Target(None, "front-end", f"{called} of the front-end", at))
+        if self._place.contained and is_module:
+            return self._opaque(f"{called} of module {name} in a container")
+        shown = f"{called} of module {name}" if is_module else f"{called} of script {os.path.basename(name)}"
+        if self._place.contained:
+            return self._answer(Target(at, launcher.name, shown, at, (frontend_file(),)))
         # torchrun [options] -m MODULE becomes torchrun [options] -m FRONTEND -m MODULE.
-        return Target(module_at, "torchrun", f"torchrun of module {argv[index]}", index)
-    return Target(index, "torchrun", f"torchrun of script {os.path.basename(argv[index])}", index)
+        front = (FRONTEND_MODULE, "-m") if is_module else _BY_MODULE
+        return self._answer(Target(at, launcher.name, shown, at, front))
+
+    # -- the program
+
+    def _program(self, index: int) -> Target:
+        name = os.path.basename(self._words[index])
+        if is_python(name):
+            return self._python(index)
+        if subcommands(name):
+            return self._opaque(f"{name} is known here as {', '.join(subcommands(name))} only")
+        return self._executable(index, name)
+
+    def _python(self, index: int) -> Target:
+        read = read_python(self._words, index + 1)
+        if read.problem:
+            return self._opaque(read.problem, blind=read.blind)
+        name = self._words[read.program]
+        if name == (FRONTEND_MODULE if read.kind == "module" else frontend_file()):
+            return self._answer(Target(None, "front-end", "python with the front-end", read.program))
+        ours = self._place.has_us(self._words[index])
+        if read.kind == "module" and name in MODULES and (ours or self._place.contained):
+            step = self._behind(BY_NAME[tuple(MODULES[name].split())], f"python -m {name}", read.program + 1)
+            return step if isinstance(step, Target) else self.target(step)
+        if read.kind == "module" and name == "torch.distributed.launch":
+            return self._opaque(f"python -m {name} is deprecated by torch")
+        shown = _shown(read, name)
+        if self._place.contained or not ours or "S" in read.blind:
+            if not self._place.contained and not read.blind:
+                return self._other_environment(index)
+            if read.joined:
+                return self._opaque(f"{shown}, with -m in one word with other options", blind=read.blind)
+            by_path = (frontend_file(),)
+            return self._answer(Target(read.options_end, "by path", shown, read.program, by_path, blind=read.blind))
+        if read.kind == "module":
+            # Joined letters keep their -m: python -um MODULE becomes python -um FRONTEND -m MODULE.
+            front = (FRONTEND_MODULE, "-m")
+            return self._answer(Target(read.program, "module", shown, read.program, front, blind=read.blind))
+        return self._answer(
+            Target(read.options_end, read.kind, shown, read.program, _BY_MODULE, blind=read.blind),
+        )
+
+    def _executable(self, index: int, name: str) -> Target:
+        unknown = f"{name} is not a Python program or a launcher known here"
+        word = self._words[index]
+        # A first line that names another script is not followed further.
+        path = None if self._of_first_line else self._place.which(word)
+        by = interpreter_words(path) if path is not None else []
+        if path is None or not by:
+            return self._opaque(unknown)
+        inner = _Walk((*by, path), self._place, of_first_line=True).target()
+        if inner.kind not in ("script", "by path") or inner.insert_at is None or inner.cuts:
+            return self._opaque(f"{name} is a script of {' '.join(by)}")
+        front = (*by[: inner.insert_at], *inner.front, *by[inner.insert_at :])
+        # Of a name without a directory, Python is given the file that PATH leads to.
+        found = "" if os.sep in word else path
+        shown = f"{name}, a Python script"
+        return self._answer(Target(index, "executable", shown, index, front, found, blind=inner.blind))
+
+    def _shell(self, called: str, after: int) -> Target:
+        shown = f"{called} runs what its words do not tell"
+        words = simple_command(self._words, after)
+        if not words:
+            return self._opaque(shown)
+        inner = _Walk(tuple(words), self._place).target()
+        hidden = f"and what {called} -c runs is not rewritten; give the sweep the command itself"
+        if inner.refused or inner.unarmed:
+            return self._opaque(shown, unarmed=inner.refused or inner.unarmed)
+        if inner.blind:
+            return self._opaque(shown, unarmed=f"{_unseen(inner.blind)}, {hidden}")
+        if any(cut.loses("PYTHONPATH") for cut in inner.cuts):
+            return self._opaque(shown, unarmed=f"it keeps PYTHONPATH from the program, {hidden}")
+        return self._opaque(shown)
+
+    # -- answers
+
+    def _other_environment(self, index: int) -> Target:
+        by = self._place.elsewhere
+        where = f"{by} runs it in" if by else f"{self._words[index]} belongs to"
+        return self._opaque(f"{where} another Python environment, as far as its words tell")
+
+    def _opaque(self, why: str, blind: str = "", unarmed: str = "") -> Target:
+        if blind and not unarmed:
+            unarmed = f"{_unseen(blind)}, and cannot be given a front-end ({why})"
+        return self._answer(Target(None, "opaque", why, blind=blind, unarmed=unarmed))
+
+    def _refuse(self, why: str) -> Target:
+        return replace(self._answer(Target(None, "opaque", why)), refused=why)
+
+    def _answer(self, target: Target) -> Target:
+        return replace(target, cuts=tuple(self._cuts), refused=self._held, contained=self._place.contained)
 
 
-def _same_environment(command: str, interpreter_dir: str) -> bool:
-    """Whether `command` lies beside the interpreter that has this package installed."""
-    if not interpreter_dir:
-        return True
-    found = shutil.which(command)
-    return found is not None and os.path.realpath(os.path.dirname(found)) == os.path.realpath(interpreter_dir)
+def _unseen(blind: str) -> str:
+    """Why an interpreter with these options is not armed by its environment."""
+    misses = "looks for no sitecustomize" if blind == "S" else "does not see PYTHONPATH"
+    return f"python -{blind} {misses}"
+
+
+def _shown(read: PythonWords, name: str) -> str:
+    kinds = {"script": f"python script {os.path.basename(name)}", "module": f"python -m {name}", "code": "python -c"}
+    if not read.blind:
+        return kinds[read.kind]
+    return f"{kinds[read.kind]}; processes that it starts with -{read.blind} too are not observed"

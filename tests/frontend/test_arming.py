@@ -10,7 +10,7 @@ import pytest
 from aorta_collectors.environment import bootstrap_directory
 from aorta_collectors.frontend.arming import let_children_arm
 from tests.frontend.compare import FRONTEND, bare_and_framed, same, script
-from tests.support import PYTHON, Ran, run
+from tests.support import PYTHON, ROOT, Ran, run
 
 
 @pytest.fixture
@@ -148,3 +148,16 @@ class TestChildren:
         first, _, rest = environ["PYTHONPATH"].partition(os.pathsep)
         assert (first, rest) == (bootstrap_directory(), path)
         assert environ["AORTA_COLLECTORS_ARM"] == "x:y"
+
+    def test_a_path_that_pythonpath_cannot_hold_is_said_and_left_out(self, tmp_path: Path) -> None:
+        (tmp_path / "a:b").mkdir()
+        (tmp_path / "a:b" / "aorta_collectors").symlink_to(ROOT / "aorta_collectors")
+        code = (
+            "import os, sys; sys.path.insert(0, os.path.abspath('a:b'))\n"
+            "from aorta_collectors.frontend.arming import let_children_arm\n"
+            "let_children_arm('x:y', os.environ); print(os.environ['PYTHONPATH'])"
+        )
+        ran = run([PYTHON, "-c", code], tmp_path, {"PYTHONPATH": "/mine"}).ok()
+        assert ran.out == "/mine\n"
+        assert ran.err.startswith("aorta-collectors: the processes that this program starts are not observed, since ")
+        assert ran.err.endswith("which PYTHONPATH cannot hold; put the package elsewhere\n")

@@ -6,16 +6,15 @@ import json
 import os
 import sys
 import textwrap
+import zipapp
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aorta_collectors.api import Capture, Expected, Verdict
 from aorta_collectors.environment import bootstrap_directory
-from aorta_collectors.evidence.directory import Anchor
 from aorta_collectors.launch.value import Launch
-from aorta_collectors.layer_numerics.collector import LayerNumerics
+from tests.launch.started import started
 from tests.support import PYTHON, TRAIN, Ran, run
 
 # The interpreter behind the virtual environment: the one where a usercustomize is looked for, and where this
@@ -23,7 +22,8 @@ from tests.support import PYTHON, TRAIN, Ran, run
 BASE_PYTHON = getattr(sys, "_base_executable", sys.executable)
 SHOW = """
 import json, os, sys
-print(json.dumps([sys.argv, sys.path, sorted(sys.modules), sys.flags.no_site, len(sys.meta_path)]))
+cached = sorted(sys.path_importer_cache)
+print(json.dumps([sys.argv, sys.path, sorted(sys.modules), cached, sys.warnoptions, len(sys.meta_path)]))
 """
 
 
@@ -57,13 +57,24 @@ def with_and_without(place: Path, argv: list[str], *user: Path) -> tuple[Ran, Ra
 
 class TestInvisible:
     def test_a_process_without_torch_is_what_it_was_but_for_the_watch(self, place: Path) -> None:
-        ours, bare = with_and_without(place, [PYTHON, "-c", SHOW, "a"])
-        (argv, path, modules, _, finders), (argv_, path_, modules_, _, finders_) = map(_json, (ours.ok(), bare.ok()))
-        assert (argv, path, finders) == (argv_, path_, finders_ + 1)
-        # Only the standard library and the watch itself came with it.
-        new = {name.partition(".")[0] for name in set(modules) - set(modules_)}
-        assert new - sys.stdlib_module_names == {"aorta_collectors", "sitecustomize"}
-        assert (ours.err, bare.err) == ("", "")
+        for words in ([PYTHON, "-c", SHOW, "a"], [PYTHON, "-X", "dev", "-W", "error", "show.py"]):
+            ours, bare = with_and_without(place, words)
+            (*same, finders), (*same_, finders_) = map(_json, (ours.ok(), bare.ok()))
+            assert (same, finders) == (same_, finders_ + 1)
+            assert (ours.err, bare.err) == ("", "")
+
+    def test_a_program_that_asks_for_torch_in_vain_is_told_so_as_usual(self, place: Path) -> None:
+        (place / "torch.py").unlink()
+        program = "import importlib.util as util\nfound = util.find_spec('torch')\nprint(found and found.origin)\n"
+        (place / "asks.py").write_text(f"{program}import torch\n")
+        ours, bare = with_and_without(place, [BASE_PYTHON, "asks.py"])
+        assert (ours.out, ours.err, ours.code) == (bare.out, bare.err, bare.code)
+
+    def test_a_working_directory_that_was_removed_hinders_nobody(self, place: Path) -> None:
+        words = ["sh", "-c", f"mkdir gone; cd gone; rmdir ../gone; {BASE_PYTHON} -c 'import torch'"]
+        ours, bare = with_and_without(place, words)
+        assert bare.ok().out == "torch is imported\n"
+        assert (ours.ok().out, ours.err) == (bare.out + "first armed\n", bare.err)
 
     def test_nothing_is_loaded_where_no_collector_is_asked_for(self, place: Path) -> None:
         env = {"PYTHONPATH": os.pathsep.join([bootstrap_directory(), str(place)])}
@@ -112,6 +123,27 @@ class TestChaining:
             assert (ours.out, ours.err, ours.code) == (bare.out, bare.err, bare.code)
             assert ours.out.startswith("site sitecustomize\n")
 
+    def test_without_one_there_is_none(self, place: Path) -> None:
+        ours, bare = with_and_without(place, [BASE_PYTHON, "-c", "import sitecustomize"])
+        assert (ours.code, _last_line(ours.err)) == (bare.code, _last_line(bare.err))
+
+    def test_a_virtual_environment_made_below_has_its_own(self, place: Path) -> None:
+        """It has neither this package nor torch, but what lies on PYTHONPATH."""
+        (place / "run.sh").write_text(
+            textwrap.dedent("""
+            set -e
+            python -m venv --without-pip made
+            (cd made/lib/python*/site-packages && echo 'print("of venv")' > sitecustomize.py)
+            made/bin/python uses_torch.py
+            made/bin/python -c pass
+            rm -r made
+            """)
+        )
+        ours, bare = with_and_without(place, ["bash", "run.sh"])
+        assert bare.ok().out.splitlines() == ["of venv", "torch is imported", "after", "of venv"]
+        assert ours.ok().out.splitlines() == ["of venv", "torch is imported", "first armed", "after", "of venv"]
+        assert (ours.err, bare.err) == ("", "")
+
     def test_a_python_without_this_package_is_armed_too(self, place: Path) -> None:
         ran = run([BASE_PYTHON, "uses_torch.py"], place, environment(place)).ok()
         assert (ran.out, ran.err) == ("torch is imported\nfirst armed\nafter\n", "")
@@ -140,6 +172,29 @@ class TestArming:
             assert ran.err.count("\n") == 1
             assert ran.err.startswith(f"aorta-collectors: could not arm {arm}: {cause}")
 
+    def test_a_zip_application_is_armed(self, place: Path) -> None:
+        (place / "application").mkdir()
+        (place / "application" / "__main__.py").write_text("import torch, sys\nprint(sys.path[0])\n")
+        zipapp.create_archive(place / "application", place / "application.pyz")
+        ours, bare = with_and_without(place, [PYTHON, "application.pyz"])
+        assert ours.ok().out == bare.ok().out.replace("imported\n", "imported\nfirst armed\n")
+
+    def test_a_program_that_takes_anothers_place_is_armed_as_well(self, place: Path) -> None:
+        """It has the process's PID, and its environment says what had been armed there."""
+        again = (
+            "import os, sys, torch\nif len(sys.argv) == 1:\n    os.execl(sys.executable, 'python', 'again.py', 'x')\n"
+        )
+        (place / "again.py").write_text(again)
+        for words in (["again.py"], ["-m", "aorta_collectors.frontend", "again.py"]):
+            ran = run([PYTHON, "-u", *words], place, environment(place)).ok()
+            assert (ran.out, ran.err) == (2 * "torch is imported\nfirst armed\n", "")
+
+    def test_a_fork_that_imports_torch_itself_is_armed_once(self, place: Path) -> None:
+        (place / "forks.py").write_text("import os\nif os.fork() == 0:\n    import torch\nelse:\n    os.wait()\n")
+        for words in (["forks.py"], ["-m", "aorta_collectors.frontend", "forks.py"]):
+            ran = run([PYTHON, "-u", *words], place, environment(place)).ok()
+            assert (ran.out, ran.err) == ("torch is imported\nfirst armed\n", "")
+
     @pytest.mark.parametrize("flag", ["-S", "-I", "-E"])
     def test_a_python_that_looks_at_no_environment_works_unarmed(self, place: Path, flag: str) -> None:
         program = "import sys; sys.path.insert(0, '.'); import torch; print('after')"
@@ -155,17 +210,12 @@ class TestArming:
         """What a receipt of the environment route advises must work in the same script."""
         (tmp_path / "train.py").write_text(TRAIN)
         (tmp_path / "run.sh").write_text(f"{PYTHON} -m aorta_collectors.layer_numerics train.py\n")
-        artifacts = tmp_path / "artifacts"
-        artifacts.mkdir()
-        collector = LayerNumerics()
-        options = collector.validate({"NANLOG_SAMPLE_EVERY": "1"})
-        launch = collector.plan(Launch(("bash", "run.sh")), options, Capture(artifacts, "run-1"))
-        env = {name: value for name, value in launch.env.items() if value is not None}
-        ran = run(["bash", "run.sh"], tmp_path, env).ok()
-        with Anchor(tmp_path).open(artifacts) as opened:
-            found = collector.verify(opened, Expected(options, frozenset({"run-1"}), launch.route))
-        assert found.verdict is Verdict.CAPTURED, f"{found.reason}\n{ran.err}"
-        assert ran.err.count("attached layer hooks") == 1
+        found = started(["bash", "run.sh"], tmp_path).captured()
+        assert found.ran.err.count("attached layer hooks") == 1
+
+
+def _last_line(text: str) -> str:
+    return text.splitlines()[-1]
 
 
 def _json(ran: Ran) -> list[Any]:
