@@ -11,6 +11,7 @@ from aorta_collectors.layer_numerics.config import Config
 from aorta_collectors.layer_numerics.ending import Ending, is_below_fork_server
 from aorta_collectors.layer_numerics.hard_exit import before_hard_exit
 from aorta_collectors.layer_numerics.names import CONFIG_FILE_VARIABLE, DEFAULT_DIRECTORY, RUN_ID_VARIABLE
+from aorta_collectors.layer_numerics.ranks import note_rank
 from aorta_collectors.layer_numerics.session import Session
 from aorta_collectors.layer_numerics.standalone import StandaloneLaunch
 
@@ -46,6 +47,7 @@ def _arm_child(server: int, started_in: str) -> None:
 
 def _arm(started_in: str) -> None:
     environ = os.environ
+    note_rank(environ)
     launch = StandaloneLaunch.of(environ)
     home = started_in if launch is None else launch.directory
     directory = Path(home, environ.get("NANLOG_DIR") or DEFAULT_DIRECTORY)
@@ -53,4 +55,4 @@ def _arm(started_in: str) -> None:
     session = Session(config, lambda: directory, lambda: environ.get(RUN_ID_VARIABLE), to_the_end=True)
     session.arm()
     Ending(session.close)
-    before_hard_exit(session.leave)
+    before_hard_exit(session)

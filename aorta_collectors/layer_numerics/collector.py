@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from aorta_collectors.layer_numerics.ending import described
 from aorta_collectors.layer_numerics.flat import OPTIONS_SCHEMA
 from aorta_collectors.layer_numerics.metrics import summarize
 from aorta_collectors.layer_numerics.names import ARM_FUNCTION, CONFIG_FILE_VARIABLE, RUN_ID_VARIABLE
+from aorta_collectors.layer_numerics.step_times import step_times_ms
 from aorta_collectors.layer_numerics.support import check_flat, check_spec
 from aorta_collectors.layer_numerics.verification import verify
 from aorta_collectors.options import decode, parse_object
@@ -39,6 +40,7 @@ class LayerNumerics(Collector):
 
     name = "layer_numerics"
     output_subdir = "layer_numerics"
+    summaries = ("summary_rank*.json",)
     schema = load_schema(OPTIONS_SCHEMA)
 
     def validate(self, raw: Mapping[str, str] | None) -> Options:
@@ -68,7 +70,12 @@ class LayerNumerics(Collector):
         env = _environment(options, str(capture.artifacts))
         if options.values.get("frontend") == "aorta":
             return _through_stock_logger(launch.with_env(env))
-        return launch.with_env({**env, RUN_ID_VARIABLE: capture.run_id}).armed_with(ARM_FUNCTION)
+        spec_file = env["NANLOG_SPEC_FILE"]
+        reads = [] if spec_file is None else [Path(spec_file)]
+        # Last, since it passes all variables through launchers that would keep them back.
+        return launch.with_env({**env, RUN_ID_VARIABLE: capture.run_id}).armed_with(
+            ARM_FUNCTION, capture.artifacts, reads
+        )
 
     @contextlib.contextmanager
     def armed(self, options: Options, capture: Callable[[], Capture]) -> Iterator[None]:
@@ -101,6 +108,9 @@ class LayerNumerics(Collector):
 
     def summarize(self, artifacts: Artifacts) -> Mapping[str, float | int | str]:
         return summarize(artifacts)
+
+    def step_times_ms(self, artifacts: Artifacts) -> Sequence[float]:
+        return step_times_ms(artifacts)
 
 
 def _environment(options: Options, directory: str) -> dict[str, str | None]:

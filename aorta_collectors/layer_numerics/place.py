@@ -5,12 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from aorta_collectors.environment import whole_number
+from aorta_collectors.layer_numerics.ranks import is_one_of_many, launcher_of, restart_of, told
 from aorta_collectors.layer_numerics.standalone import StandaloneLaunch
+
+# A number above all process ids, so that names made with it are nobody else's.
+_ABOVE_PIDS = 10_000_000
+#: Inode and time of the last change of a file, in nanoseconds: the same as long as nobody has written to it.
+_State = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -18,9 +26,11 @@ class Place:
     """A process's files.
 
     Attributes:
-        rank, world_size: From the default process group if there is one, else from RANK (or LOCAL_RANK) and WORLD_SIZE.
+        rank, world_size: From the default process group if there is one, else as the launcher says (ranks.py).
         run_id: The sweep's trial or the standalone launch; None where a process was armed by hand.
         warning: Something the user should know about the choice; empty otherwise.
+        launcher: The torchrun that has started the process, and
+        restart: how often it had started its workers anew before.
     """
 
     records: Path
@@ -29,13 +39,24 @@ class Place:
     world_size: int
     run_id: str | None = None
     warning: str = ""
+    launcher: str | None = None
+    restart: int = 0
     _claim: Path | None = None
-    _claimed_at: float = 0.0
+    _found: Mapping[str, _State] = field(default_factory=dict)
 
     @property
     def stem(self) -> str:
         """What the names of all files of this process end with: rank<N>, or rank<N>_p<pid>."""
         return self.summary.stem.removeprefix("summary_")
+
+    def fields(self) -> dict[str, Any]:
+        """What the summary says of it."""
+        return {
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "restart": self.restart,
+            "launcher": self.launcher,
+        }
 
     @classmethod
     def claim(cls, directory: Path, trial: str | None, launch: StandaloneLaunch | None = None) -> Place:
@@ -47,25 +68,25 @@ class Place:
         """
         rank, world_size = _rank_and_world_size()
         directory, warning = _writable(directory, alone=trial is None)
-        stem, claim, claimed_at = f"rank{rank}", None, 0.0
+        stem, claim, found = f"rank{rank}", None, dict[str, _State]()
         if trial is not None:
             # The directory was empty when the trial began.
-            if _create(directory / f"layers_{stem}.jsonl") is None:
-                stem = _second(stem)
+            if not _create(directory / f"layers_{stem}.jsonl"):
+                stem = _second(directory, stem)
         elif launch is not None:
             claim = directory / f".{stem}.{launch.run_id}.claim"
-            made = _create(claim)
-            if made is None:
-                stem, claim = _second(stem), None
+            if not _create(claim):
+                stem, claim = _second(directory, stem), None
             elif _run_id_of(directory / f"summary_{stem}.json") == launch.run_id:
                 # The first has written its summary and given its claim back, or ended long ago.
                 _remove(claim)
-                stem, claim = _second(stem), None
+                stem, claim = _second(directory, stem), None
             else:
-                claimed_at = made
+                found = _summaries(directory)
         run_id = trial if launch is None or trial is not None else launch.run_id
         records, summary = directory / f"layers_{stem}.jsonl", directory / f"summary_{stem}.json"
-        return cls(records, summary, rank, world_size, run_id, warning, claim, claimed_at)
+        launcher, restart = launcher_of(os.environ), restart_of(os.environ)
+        return cls(records, summary, rank, world_size, run_id, warning, launcher, restart, claim, found)
 
     def settle(self) -> None:
         """To be called when the summary, with its run id, is there: it tells from then on whose the files are."""
@@ -75,24 +96,27 @@ class Place:
     def left_over(self) -> list[str]:
         """Names of summaries beside this one that an earlier launch wrote: for rank 0 of a standalone launch to tell.
 
-        A launch of several machines has several run ids, so only what was last written before this began counts.
+        A launch of several machines has several run ids, so only what nobody has written to since this began counts.
         """
         if self._claim is None or self.rank != 0:
             return []
-        names = []
-        for path in sorted(self.summary.parent.glob("summary_rank*.json")):
-            with contextlib.suppress(OSError):
-                if path.stat().st_mtime < self._claimed_at and _run_id_of(path) != self.run_id:
-                    names.append(path.name)
-        return names
+        directory = self.summary.parent
+        untouched = sorted(self._found.items() & _summaries(directory).items())
+        return [name for name, _ in untouched if _run_id_of(directory / name) != self.run_id]
 
 
 def is_helper(directory: Path, trial: str | None, launch: StandaloneLaunch | None) -> bool:
     """Whether a process that called no model has nothing to say about that.
 
-    In a sweep's trial, where another process left a summary. Alone, where it is a child of the launched program, such
-    as a data loader's worker, or where one of its own children left a summary.
+    A rank beside others is none, since the others' evidence is not complete without a word from it. Any other process
+    is one in a sweep's trial where another process left a summary, and alone where it is a child of the launched
+    program, such as a compiler's worker, or where one of its own children left a summary.
     """
+    if _is_loader_worker():
+        return True
+    group = _group()
+    if is_one_of_many(os.environ) or (group is not None and group[1] > 1):
+        return False
     if launch is not None and trial is None and launch.started_this_process:
         return True
     run_id = trial or (launch.run_id if launch is not None else None)
@@ -100,12 +124,23 @@ def is_helper(directory: Path, trial: str | None, launch: StandaloneLaunch | Non
     return run_id is not None and any(trial is not None or _run_id_of(path) == run_id for path in summaries)
 
 
+def _is_loader_worker() -> bool:
+    """A program may set RANK itself, and its data loaders' workers inherit that."""
+    workers = sys.modules.get("torch.utils.data._utils.worker")
+    return workers is not None and workers.get_worker_info() is not None
+
+
 def _rank_and_world_size() -> tuple[int, int]:
+    return _group() or told(os.environ)[1:]
+
+
+def _group() -> tuple[int, int] | None:
+    """Rank and size of the default process group while there is one."""
     import torch.distributed as dist
 
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
-    return whole_number("RANK", whole_number("LOCAL_RANK", 0)), max(1, whole_number("WORLD_SIZE", 1))
+    return None
 
 
 def _writable(directory: Path, alone: bool) -> tuple[Path, str]:
@@ -123,8 +158,17 @@ def _writable(directory: Path, alone: bool) -> tuple[Path, str]:
     return fallback, f"cannot write to NANLOG_DIR={directory} ({reason}); writing to {fallback}"
 
 
-def _create(path: Path) -> float | None:
-    """Create a file that must be new, and return when that was; None if it exists.
+def _summaries(directory: Path) -> dict[str, _State]:
+    found = {}
+    for path in directory.glob("summary_rank*.json"):
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            found[path.name] = (status.st_ino, status.st_mtime_ns)
+    return found
+
+
+def _create(path: Path) -> bool:
+    """Create a file that must be new; False if it exists.
 
     Two programs of the same rank may come here at the same moment. Where nothing can be written at all, the writer
     says so later.
@@ -132,13 +176,11 @@ def _create(path: Path) -> float | None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
-        return None
+        return False
     except OSError:
-        return 0.0
-    try:
-        return os.fstat(descriptor).st_mtime
-    finally:
-        os.close(descriptor)
+        return True
+    os.close(descriptor)
+    return True
 
 
 def _remove(path: Path) -> None:
@@ -146,8 +188,14 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _second(stem: str) -> str:
-    return f"{stem}_p{os.getpid()}"
+def _second(directory: Path, stem: str) -> str:
+    """A name for a further process of a rank. Containers that share the directory can have processes of one id."""
+    name = f"{stem}_p{os.getpid()}"
+    for count in range(1, 1000):
+        if _create(directory / f"layers_{name}.jsonl"):
+            break
+        name = f"{stem}_p{os.getpid() + count * _ABOVE_PIDS}"
+    return name
 
 
 def _run_id_of(summary: Path) -> str | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
-
+from aorta_collectors import strict_json
 from aorta_collectors.api import Artifacts, Expected, Verdict
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.layer_numerics.signals import NOTED, note_name, told
@@ -17,10 +17,16 @@ from aorta_collectors.schema_check import first_fault, validator
 
 SUMMARY = re.compile(r"summary_(rank\d+(?:_p\d+)?)\.json$")
 _FORK_NOTE = re.compile(r"unobserved_p\d+\.json$")
-# jsonschema takes some 50 us a record, so a long file is checked in full against the fields that matter, and against
-# the schema at its beginning only.
-_FULLY_CHECKED_RECORDS = 200
+# Records are checked together as far as all is well with them; the text of a batch, in bytes.
+_BATCH_BYTES = 1 << 20
 _NAMES = 1000
+# Of all summaries of a trial, which are held in memory together and take some ten times as much there.
+_SUMMARIES_BYTES = 256 << 20
+# Of a list or a text in the receipt, which is to stay small beside summaries of any size.
+_SHOWN_ITEMS = 20
+_SHOWN_CHARACTERS = 500
+# No job has more ranks, and everything that counts them would be lost in a larger number.
+_MOST_RANKS = 1 << 20
 _IDENTITY = ("rank", "pid", "host")
 
 
@@ -76,7 +82,7 @@ class Process:
         )
         return {
             "files": self.stem,
-            **{key: self.summary.get(key) for key in keys},
+            **{key: _short(self.summary.get(key)) for key in keys},
             "ended_by": self.killed_by or self.summary.get("ended_by"),
         }
 
@@ -98,18 +104,22 @@ def read_processes(artifacts: Artifacts, expected: Expected) -> list[Process]:
     """The processes that left a summary for this trial. Raises Fault (missing, invalid, stale)."""
     checker = validator("layer_numerics.summary")
     processes = []
-    for name in artifacts.sizes():
-        found = SUMMARY.match(name)
-        if not found:
-            continue
+    summaries = {name: found.group(1) for name in artifacts.sizes() if (found := SUMMARY.match(name))}
+    size = sum(artifacts.sizes()[name] for name in summaries)
+    if size > _SUMMARIES_BYTES:
+        raise Fault(Verdict.INVALID, f"summaries of {size} bytes, more than the {_SUMMARIES_BYTES} that are taken in")
+    for name, stem in summaries.items():
         try:
-            summary = orjson.loads(artifacts.read(name))
-        except (orjson.JSONDecodeError, ArtifactError) as error:
+            summary = strict_json.loads(artifacts.read(name))
+        except (ValueError, ArtifactError) as error:
             raise Fault(Verdict.INVALID, f"{name}: {error}") from None
         fault = first_fault(checker, summary)
         if fault is not None:
             raise Fault(Verdict.INVALID, f"{name}: {fault[0]}: {fault[1]}")
-        process = Process(found.group(1), summary)
+        for key in ("rank", "world_size"):
+            if summary.get(key, 0) > _MOST_RANKS:
+                raise Fault(Verdict.INVALID, f"{name}: {key}: must be at most {_MOST_RANKS}, got {summary[key]}")
+        process = Process(stem, summary)
         processes.append(
             replace(process, killed_by=_killed_by(artifacts, process.stem)) if process.running else process
         )
@@ -138,30 +148,33 @@ def _killed_by(artifacts: Artifacts, stem: str) -> str | None:
 
 
 def check_records(artifacts: Artifacts, process: Process) -> frozenset[str]:
-    """Read a process's records to the last one; the names of followed tensors. Raises Fault (invalid, stale)."""
+    """Read a process's records to the last one; the names of followed tensors.
+
+    Raises:
+        Fault: invalid, stale; incomplete where the process died in the middle of a line.
+    """
     name = f"layers_{process.stem}.jsonl"
     if name not in artifacts.sizes():
         raise Fault(Verdict.INVALID, f"{name} is missing beside its summary: the program, or what it ran, removed it")
-    checker = validator("layer_numerics.record")
     count = 0
     followed: set[str] = set()
     try:
-        for count, line in enumerate(artifacts.lines(name), start=1):
-            if not line.endswith(b"\n"):
-                raise Fault(Verdict.INVALID, f"{name}: line {count} is torn off")
-            try:
-                record = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                raise Fault(Verdict.INVALID, f"{name}: line {count}: {error}") from None
-            fault = first_fault(checker, record) if count <= _FULLY_CHECKED_RECORDS else _quick_fault(record)
-            if fault is not None:
-                raise Fault(Verdict.INVALID, f"{name}: line {count}: {fault[0]}: {fault[1]}")
-            if any(record[key] != process.summary[key] for key in _IDENTITY):
-                raise Fault(Verdict.STALE, f"{name}: line {count} is from process {record['pid']}, not from this trial")
-            if record.get("direction") == "pipeline" and len(followed) < _NAMES:
-                followed.add(record["layer_name"])
-            if record["step"] > process.steps:
-                raise Fault(Verdict.INVALID, f"{name}: line {count}: step {record['step']} of {process.steps}")
+        for lines in _batches(artifacts.lines(name)):
+            torn = not lines[-1].endswith(b"\n")
+            if torn:
+                lines.pop()
+            records = _records(name, count, lines, process)
+            if len(followed) < _NAMES:
+                followed |= {record["layer_name"] for record in records if record["direction"] == "pipeline"}
+            count += len(lines)
+            if torn and not process.is_behind:
+                raise Fault(Verdict.INVALID, f"{name}: line {count + 1} is torn off")
+            if torn and process.running:
+                raise Fault(
+                    Verdict.INCOMPLETE,
+                    f"{name}: line {count + 1} is torn off: rank {process.rank} died while it wrote, in step "
+                    f"{process.steps}; evidence ends there",
+                )
     except ArtifactError as error:
         raise Fault(Verdict.INVALID, str(error)) from None
     written = int(process.summary["records_written"])
@@ -170,13 +183,61 @@ def check_records(artifacts: Artifacts, process: Process) -> frozenset[str]:
     return frozenset(followed)
 
 
-def _quick_fault(record: Any) -> tuple[str, str] | None:
-    if not isinstance(record, dict):
-        return "", "must be an object"
-    for key, kind in (("step", int), ("layer_name", str), ("role", str), ("bad", bool), ("pid", int), ("rank", int)):
-        if not isinstance(record.get(key), kind):
-            return key, f"must be of type {kind.__name__}"
-    return ("host", "is missing") if "host" not in record else None
+def _batches(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    size = 0
+    for line in lines:
+        batch.append(line)
+        size += len(line)
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _records(name: str, before: int, lines: Sequence[bytes], process: Process) -> list[dict[str, Any]]:
+    """The records of some lines, of which `before` others stand in front. Raises Fault for the first bad one."""
+    summary = process.summary
+    try:
+        records = strict_json.loads_lines(lines)
+        if (
+            validator("layer_numerics.record").fits(records)
+            and all({record[key] for record in records} == {summary[key]} for key in _IDENTITY)
+            and max(record["step"] for record in records) <= process.steps
+        ):
+            return records
+    except ValueError:
+        pass
+    # Something may be wrong with one of them, and the person who reads of it wants to know with which.
+    return [_record(f"{name}: line {number}", line, process) for number, line in enumerate(lines, start=before + 1)]
+
+
+def _record(place: str, line: bytes, process: Process) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = strict_json.loads(line)
+    except ValueError as error:
+        raise Fault(Verdict.INVALID, f"{place}: {error}") from None
+    fault = first_fault(validator("layer_numerics.record"), record)
+    if fault is not None:
+        raise Fault(Verdict.INVALID, f"{place}: {fault[0]}: {fault[1]}")
+    if any(record[key] != process.summary[key] for key in _IDENTITY):
+        raise Fault(Verdict.STALE, f"{place} is from process {record['pid']}, not from this trial")
+    if record["step"] > process.steps:
+        raise Fault(Verdict.INVALID, f"{place}: step {record['step']} of {process.steps}")
+    return record
+
+
+def _short(value: Any) -> Any:
+    """The value with its long texts and lists cut: a receipt is there to be read."""
+    if isinstance(value, str) and len(value) > _SHOWN_CHARACTERS:
+        return value[:_SHOWN_CHARACTERS] + " ..."
+    if isinstance(value, list):
+        more = [f"and {len(value) - _SHOWN_ITEMS} more"] if len(value) > _SHOWN_ITEMS else []
+        return [*(_short(item) for item in value[:_SHOWN_ITEMS]), *more]
+    if isinstance(value, dict):
+        return {key: _short(item) for key, item in itertools.islice(value.items(), _SHOWN_ITEMS)}
+    return value
 
 
 def check_forks(artifacts: Artifacts, expected: Expected) -> None:
@@ -185,9 +246,9 @@ def check_forks(artifacts: Artifacts, expected: Expected) -> None:
         if not _FORK_NOTE.match(name):
             continue
         try:
-            note = orjson.loads(artifacts.read(name))
+            note = strict_json.loads(artifacts.read(name))
             ours, pid = note["run_id"] in expected.run_ids, note["pid"]
-        except (orjson.JSONDecodeError, ArtifactError, KeyError, TypeError) as error:
+        except (ValueError, ArtifactError, KeyError, TypeError) as error:
             raise Fault(Verdict.INVALID, f"{name}: {type(error).__name__}: {error}") from None
         if ours:
             raise Fault(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 
 from aorta_collectors.observe.observation import Moment, Observation, Site
 from aorta_collectors.observe.precision import headroom
+from aorta_collectors.observe.step_trace import StepTrace
 
 _MOST_PLACES = 1 << 15  # some 25 MB of text, in a program that makes a new model in each step
 _MOST_HEADROOMS = 1 << 14  # some 3 MB
+_NO_EVALUATION: Mapping[str, Any] = MappingProxyType({})
 
 
 class _Place(NamedTuple):
@@ -54,11 +57,13 @@ class RecordMaker:
         self._headrooms: dict[tuple[torch.dtype, float], str] = {}
         self._tf32 = False
 
-    def lines(self, step: int, entries: Iterable[tuple[int, Observation]], *, evaluates: bool = False) -> list[str]:
+    def lines(
+        self, step: int, entries: Iterable[tuple[int, Observation]], evaluation: Mapping[str, Any] = _NO_EVALUATION
+    ) -> list[str]:
         """One line for each (seq, observation) of a step, without the line's end.
 
         Args:
-            evaluates: Whether the step ran where no gradients are recorded.
+            evaluation: Fields that tell of evaluations up to the step.
 
         Raises:
             ValueError: A number of `extra` is NaN or Inf, for which JSON has no word.
@@ -73,7 +78,7 @@ class RecordMaker:
             if seen.moment is not moment:
                 moment = seen.moment
                 if moment not in moments:
-                    moments[moment] = self._moment(step, moment, evaluates)
+                    moments[moment] = self._moment(step, moment, evaluation)
                 upto_site, upto_previous, of_call = moments[moment]
             site, dtype = seen.site, seen.dtype
             place = places.get(site)
@@ -123,7 +128,7 @@ class RecordMaker:
             self._tf32 = tf32
             self._places.clear()
 
-    def _moment(self, step: int, moment: Moment, evaluates: bool) -> tuple[str, str, str]:
+    def _moment(self, step: int, moment: Moment, evaluation: Mapping[str, Any]) -> tuple[str, str, str]:
         """The text before the site's, between `seq` and the site's second, and at the end."""
         upto_site = (
             f'{{"type": "layer_step", "step": {step}, "phase": {json.dumps(moment.phase)}, '
@@ -133,8 +138,8 @@ class RecordMaker:
         of_call = f', "checkpoint": {json.dumps(moment.checkpoint)}' if moment.checkpoint else ""
         if moment.recompute:
             of_call += ', "recompute": true'
-        if evaluates:
-            of_call += ', "evaluation": true'
+        if evaluation:
+            of_call += f", {json.dumps(evaluation)[1:-1]}"
         return upto_site, upto_previous, of_call
 
     def _place(self, site: Site, shape: torch.Size, dtype: torch.dtype) -> _Place:
@@ -196,10 +201,11 @@ class RecordMaker:
         return text
 
 
-def fingerprint(step: int, seen: Observation) -> dict[str, Any]:
+def fingerprint(trace: StepTrace, seq: int) -> dict[str, Any]:
     """What is said of the first bad observation: the stock logger's five fields, and what tells the place apart."""
+    seen = trace.observations[seq]
     return {
-        "step": step,
+        "step": trace.step,
         "layer": seen.site.layer,
         "direction": seen.site.direction,
         "kind": seen.stats.kind,
@@ -213,6 +219,8 @@ def fingerprint(step: int, seen: Observation) -> dict[str, Any]:
         "checkpoint": seen.moment.checkpoint or None,
         "invocation": seen.moment.invocation,
         "optimizer_step": seen.moment.optimizer_step,
+        **trace.evaluation_fields(),
+        "seq": seq,
     }
 
 

@@ -7,7 +7,7 @@ unwritten records are kept and written when the first bad one is seen; from then
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -45,7 +45,7 @@ class Recorder:
             bad_values="bad_values" in config.diagnostics,
         )
         # Steps that may still be wanted as run-up: what was seen in them and its place in the order, nothing written.
-        self._run_up: deque[tuple[int, bool, Sequence[int], list[Observation]]] = deque(
+        self._run_up: deque[tuple[int, Mapping[str, Any], Sequence[int], list[Observation]]] = deque(
             maxlen=config.pre_context or None
         )
         self.first_bad: dict[str, Any] | None = None
@@ -77,12 +77,13 @@ class Recorder:
     def step(self, trace: StepTrace) -> bool:
         """Take in one step; returns whether it holds the first bad record."""
         config, step, observations = self._config, trace.step, trace.observations
+        evaluation = trace.evaluation_fields()
         bad: Sequence[int] = trace.bad
         if bad and not trace.all_recorded:
             bad = [index for index in bad if observations[index].site.recorded]
         is_first = bool(bad) and self.first_bad is None
         if bad:
-            self._note_bad(step, [observations[index] for index in bad])
+            self._note_bad(trace, bad)
         if self._bounded:
             self._note_range(observations)
         if is_first and config.pre_context:
@@ -92,14 +93,14 @@ class Recorder:
             self._run_up.clear()
             self._log(f"pre-context: wrote the {config.pre_context}-step run-up before the first bad record")
         if config.stop_on_first and self.first_bad is not None:
-            self._write(step, len(bad), ((index, observations[index]) for index in bad), trace.evaluates)
+            self._write(step, len(bad), ((index, observations[index]) for index in bad), evaluation)
         elif self.pre_context_flushed or step % config.sample_every == 0:
             seqs, seen = _recorded(trace)
-            self._write(step, len(seen), zip(seqs, seen, strict=True), trace.evaluates)
+            self._write(step, len(seen), zip(seqs, seen, strict=True), evaluation)
         elif bad:
-            self._write(step, len(bad), ((index, observations[index]) for index in bad), trace.evaluates)
+            self._write(step, len(bad), ((index, observations[index]) for index in bad), evaluation)
         elif config.pre_context:
-            self._run_up.append((step, trace.evaluates, *_recorded(trace)))
+            self._run_up.append((step, evaluation, *_recorded(trace)))
         if config.verbose and bad:
             worst = max((observations[index] for index in bad), key=lambda seen: seen.stats.finite_abs_max or 0.0)
             self._log(
@@ -108,29 +109,33 @@ class Recorder:
             )
         return is_first
 
-    def _note_bad(self, step: int, bad: list[Observation]) -> None:
+    def _note_bad(self, trace: StepTrace, bad: Sequence[int]) -> None:
         if self.first_bad is None:
-            seen = bad[0]
-            self.first_bad = fingerprint(step, seen)
+            seen = trace.observations[bad[0]]
+            self.first_bad = fingerprint(trace, bad[0])
             self._log(
-                f"FIRST BAD: step={step} layer={seen.site.layer} dir={seen.site.direction} "
+                f"FIRST BAD: step={trace.step} layer={seen.site.layer} dir={seen.site.direction} "
                 f"kind={self.first_bad['kind']} call#~{seen.calls} tf32={uses_tf32(seen)}{_where(seen)}"
             )
-        for seen in bad:
+        for seq in bad:
+            seen = trace.observations[seq]
             stats = seen.stats
             if self.first_nonfinite is None and (stats.nan_count or stats.inf_count):
-                self.first_nonfinite = fingerprint(step, seen)
+                self.first_nonfinite = fingerprint(trace, seq)
             if stats.oob_count:
                 self.oob_records += 1
                 if self.first_oob is None:
                     moment = seen.moment
                     self.first_oob = {
-                        "step": step,
+                        "step": trace.step,
                         "layer": seen.site.layer,
+                        "direction": seen.site.direction,
                         "phase": moment.phase,
                         "oob_count": stats.oob_count,
                         "batch_id": moment.batch_id,
                         "checkpoint": moment.checkpoint or None,
+                        **trace.evaluation_fields(),
+                        "seq": seq,
                     }
 
     def _note_range(self, observations: list[Observation]) -> None:
@@ -144,14 +149,14 @@ class Recorder:
             if high is not None and (self.peak_finite_max is None or high > self.peak_finite_max):
                 self.peak_finite_max = high
 
-    def _write(self, step: int, count: int, entries: Iterable[tuple[int, Observation]], evaluates: bool) -> None:
+    def _write(
+        self, step: int, count: int, entries: Iterable[tuple[int, Observation]], evaluation: Mapping[str, Any]
+    ) -> None:
         """Write `count` (seq, observation) pairs, as far as there is room."""
         room = min(count, max(0, self._config.max_records - self._file.written))
         self.records_cut += count - room
         left: Iterator[tuple[int, Observation]] = islice(entries, room)
-        while self._file.error is None and (
-            lines := self._maker.lines(step, islice(left, _AT_ONCE), evaluates=evaluates)
-        ):
+        while self._file.error is None and (lines := self._maker.lines(step, islice(left, _AT_ONCE), evaluation)):
             self._file.append(lines)
 
 

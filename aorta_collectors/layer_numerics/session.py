@@ -142,6 +142,17 @@ class Session:
             if self._signals is not None:
                 self._signals.withdraw()
 
+    def give_way(self, ended_by: str, is_main: bool) -> None:
+        """Another program takes this one's place. It speaks for both, where this one has called no model."""
+        if self._recorder is not None:
+            self.leave(ended_by, is_main)
+
+    def stay(self, failure: str) -> None:
+        """It did not take its place after all."""
+        was_closed = "ended", f"{failure}; what came then was not observed"[:500]
+        self._status, self._ended_by = was_closed if self._closed else ("running", None)
+        self._write_summary()
+
     def _is_helper(self) -> bool:
         """Whether this process, which called no model, stands beside one that did, as a launcher does."""
         return is_helper(self._directory(), self._find_run_id(), StandaloneLaunch.of(os.environ))
@@ -265,8 +276,7 @@ class Session:
                 "status": self._status,
                 "ended_by": self._ended_by,
                 "started_at": self._started_at,
-                "rank": self._place.rank,
-                "world_size": self._place.world_size,
+                **self._place.fields(),
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "warnings": self._warnings,

@@ -14,7 +14,10 @@ import faulthandler
 import os
 import re
 import signal
+from dataclasses import dataclass
 from pathlib import Path
+
+from aorta_collectors.observe.held import set_aside
 
 #: Signals that launchers, schedulers and terminals end a program with; SIGKILL cannot be seen by anybody.
 NOTED = ("SIGTERM", "SIGHUP")
@@ -34,6 +37,22 @@ def told(signal_name: str, note: str) -> str:
     return f"signal {signal_name}"
 
 
+@dataclass(frozen=True)
+class _Note:
+    """One signal's file.
+
+    Attributes:
+        status: Of the file, as it was opened.
+        handler: What the operating system calls for the signal while faulthandler writes the note.
+    """
+
+    number: signal.Signals
+    descriptor: int
+    path: Path
+    status: os.stat_result
+    handler: int
+
+
 class SignalNotes:
     """Notes beside the evidence of one process. Signals that the program handles or ignores stay the program's.
 
@@ -45,7 +64,7 @@ class SignalNotes:
     """
 
     def __init__(self, directory: Path, stem: str) -> None:
-        self._noted: list[tuple[signal.Signals, int, Path, int]] = []
+        self._noted: list[_Note] = []
         try:
             # Looked up now, since a fork is no place to load a library in.
             self._sigaction = ctypes.CDLL(None).sigaction
@@ -64,31 +83,36 @@ class SignalNotes:
 
     def withdraw(self) -> None:
         """Nothing is noted from now on, and no note is left: the evidence is complete."""
-        paths = [path for _, _, path, _ in self._noted]
+        notes = self._noted
         self._let_go()
-        for path in paths:
-            with contextlib.suppress(OSError):  # the program may have removed it
-                path.unlink()
+        for note in notes:
+            # The program may have removed it, and the next trial may have begun where this one's directory was.
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(note.path), note.status):
+                    note.path.unlink()
 
     def _note(self, number: signal.Signals, path: Path) -> None:
         if signal.getsignal(number) is not signal.SIG_DFL or self._handler(number) != 0:
             return  # native code may have a handler that Python does not know of
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        # Nobody can look before faulthandler writes, so a program that closes all descriptors must not get this number.
+        descriptor = set_aside(descriptor)
         try:
             faulthandler.register(number, file=descriptor, all_threads=False, chain=True)
         except BaseException:
             os.close(descriptor)
             raise
-        self._noted.append((number, descriptor, path, self._handler(number)))
+        self._noted.append(_Note(number, descriptor, path, os.fstat(descriptor), self._handler(number)))
 
     def _let_go(self) -> None:
-        noted, self._noted = self._noted, []
-        for number, descriptor, _, ours in noted:
+        notes, self._noted = self._noted, []
+        for note in notes:
             with contextlib.suppress(OSError, RuntimeError, ValueError):
                 # Unregistering puts the default back, which must not take the place of somebody else's handler.
-                if self._handler(number) == ours:
-                    faulthandler.unregister(number)
-                    os.close(descriptor)
+                if self._handler(note.number) == note.handler:
+                    faulthandler.unregister(note.number)
+                    if os.path.samestat(os.fstat(note.descriptor), note.status):
+                        os.close(note.descriptor)
 
     def _handler(self, number: signal.Signals) -> int:
         """Address of what the operating system calls for a signal; 0 is the default. Raises OSError."""

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta_collectors.layer_numerics.names import RUN_ID_VARIABLE
+from aorta_collectors.layer_numerics.ranks import RANKS_OF_A_JOB, told
 
 #: "run_id:pid:directory" of the launch to which a process belongs.
 LAUNCH_VARIABLE = "AORTA_COLLECTORS_LAUNCH"
+_TORCHRUN = "TORCHELASTIC_RUN_ID"
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class StandaloneLaunch:
     """One call of `python -m aorta_collectors.layer_numerics`, and every Python process below it.
 
     Attributes:
-        run_id: Unique to the launch. Ranks that one torchrun has started share it.
+        run_id: Unique to the launch. Ranks that one torchrun, mpirun or srun has started on a machine share it.
         pid: The process that the user started.
         directory: Where that process was started. Relative paths are meant from there, in its children too.
     """
@@ -50,18 +52,43 @@ class StandaloneLaunch:
 
 
 def _new_run_id(environ: Mapping[str, str]) -> str:
-    if "TORCHELASTIC_RUN_ID" not in environ:
+    # RANK says nothing: a person, or whoever made the container, may have set it for all that runs there.
+    variable = _TORCHRUN if _TORCHRUN in environ else told(environ).variable
+    if variable not in (_TORCHRUN, *RANKS_OF_A_JOB):
         return os.urandom(8).hex()
-    # The ranks have nothing above them that is ours, and torchrun's own id need not differ from one run to the next.
-    launcher = os.getppid()
+    # The ranks have nothing above them that is ours, and a launcher's own id need not differ from one run to the next.
+    launcher = _launcher(variable)
     return f"{socket.gethostname()}-{launcher}-{_started_at(launcher)}"
+
+
+def _launcher(variable: str) -> int:
+    """The nearest process above that does not have this variable, as a shell between the two has."""
+    pid = os.getppid()
+    while pid > 1 and _has(pid, variable):
+        try:
+            pid = int(_status(pid)[1])
+        except (OSError, IndexError, ValueError):
+            break
+    return pid
+
+
+def _has(pid: int, variable: str) -> bool:
+    try:
+        return f"\0{variable}=".encode() in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
 
 
 def _started_at(pid: int) -> str:
     """When a process began, in clock ticks since boot; empty where the system does not tell."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        return _status(pid)[19]
+    except (OSError, IndexError):
         return ""
+
+
+def _status(pid: int) -> list[str]:
+    """What Linux tells of a process, from its state on; its parent is the next."""
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     # The command's name comes second, in parentheses, and may have spaces and parentheses in it.
-    return text.rpartition(")")[2].split()[19]
+    return text.rpartition(")")[2].split()

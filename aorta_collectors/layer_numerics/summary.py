@@ -41,6 +41,7 @@ def observed_fields(observer: Observer, roots: Sequence[RootInfo], roots_cut: in
         "hook_errors": observer.errors,
         "first_hook_error": observer.first_error,
         "overhead": observer.cost.fields(),
+        **observer.cost.step_times(),
         "roots": [root.label for root in roots],
         "roots_cut": roots_cut,
         "modules_built": found.modules_built,

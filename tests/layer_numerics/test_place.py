@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aorta_collectors.layer_numerics.place import Place, is_helper
+from aorta_collectors.layer_numerics.reading import SUMMARY
 from aorta_collectors.layer_numerics.standalone import StandaloneLaunch
 from tests.support import PYTHON, run
 
@@ -101,9 +102,11 @@ def test_a_process_that_begins_when_another_has_ended_does_not_overwrite_it(
     first = Place.claim(tmp_path, "the trial")
     first.summary.write_text(json.dumps({"run_id": "the trial", "pid": 1}))
     first.records.write_text("{}\n")
-    second = Place.claim(tmp_path, "the trial")
-    assert second.summary != first.summary
-    assert second.records != first.records
+    others = [Place.claim(tmp_path, "the trial") for _ in range(3)]
+    assert len({place.summary for place in (first, *others)}) == 4
+    assert len({place.records for place in (first, *others)}) == 4
+    assert others[0].stem == f"rank0_p{os.getpid()}"
+    assert all(SUMMARY.match(place.summary.name) for place in others)
 
 
 class TestAlone:
@@ -148,13 +151,16 @@ class TestAlone:
     def test_what_earlier_launches_left_is_told_by_rank_0(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for name, run_id, age in (("rank2", "old", 60), ("rank0_p1", "old", 60), ("rank5", "b", 60), ("rank6", "c", 0)):
+        """Whatever the clock says: it may have been set back since they were written."""
+        for name, run_id in (("rank2", "old"), ("rank0_p1", "old"), ("rank5", "b"), ("rank6", "c")):
             path = tmp_path / f"summary_{name}.json"
             path.write_text(json.dumps({"run_id": run_id}))
-            then = path.stat().st_mtime - age
-            # Another machine's ranks have another id, and write while this one runs.
-            os.utime(path, (then, then if age else then + 60))
-        assert self.place(tmp_path, "b").left_over() == ["summary_rank0_p1.json", "summary_rank2.json"]
+            os.utime(path, (path.stat().st_mtime + 3600,) * 2)
+        place = self.place(tmp_path, "b")
+        # Another machine's ranks have another id, and write while this one runs.
+        (tmp_path / "summary_rank6.json").write_text('{"run_id": "c"}')
+        (tmp_path / "summary_rank7.json").write_text('{"run_id": "c"}')
+        assert place.left_over() == ["summary_rank0_p1.json", "summary_rank2.json"]
         monkeypatch.setenv("RANK", "1")
         assert self.place(tmp_path, "b").left_over() == []
 

@@ -97,6 +97,7 @@ class TestFirstBad:
             "checkpoint": None,
             "invocation": 0,
             "optimizer_step": 0,
+            "seq": 1,
         }
         assert (
             sum(message.startswith("FIRST BAD: step=2 layer=b dir=bwd kind=huge call#~4") for message in desk.messages)

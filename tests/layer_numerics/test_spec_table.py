@@ -171,10 +171,12 @@ def without_the_wrappers(found: Found) -> None:
     assert found.summary["first_oob"] == {
         "step": 3,
         "layer": "embedding_features",
+        "direction": "pipeline",
         "phase": "forward",
         "oob_count": 1,
         "batch_id": 3,
         "checkpoint": None,
+        "seq": 0,
     }
     assert len(found.of(batch_id=3, oob_count=1)) == 22
     assert found.summary["oob_records"] == 22
