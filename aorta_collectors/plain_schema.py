@@ -1,7 +1,7 @@
-"""JSON Schema with the standard library alone, as far as the packaged schemas go.
+"""What is wrong with a value by JSON Schema, as far as the packaged schemas go, with the standard library alone.
 
-The single file that `aorta-collectors pack` makes runs where jsonschema is not installed, and a spec means there what
-it means elsewhere: the same faults, in the same order, in the words of jsonschema where those are shown.
+The single file that `aorta-collectors pack` makes runs where jsonschema is not installed. The faults are those that
+jsonschema finds, in the same order, and in its words where those are shown.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-#: Keywords that say something of a value. All others in the packaged schemas describe.
+#: Keywords that say something of a value.
 KEYWORDS = frozenset(
     (
         *("$ref", "additionalProperties", "allOf", "const", "enum", "exclusiveMinimum", "if", "items", "maxItems"),
         *("maximum", "minItems", "minLength", "minProperties", "minimum", "pattern", "properties", "required", "then"),
         "type",
     )
+)
+#: Keywords that describe, or that `schema_check` reads itself.
+DESCRIBING = frozenset(
+    ("$schema", "$id", "$defs", "title", "description", "default", "errorMessage", "x-frontend", "x-native")
 )
 
 _Path = tuple[str | int, ...]
@@ -40,7 +44,7 @@ class Fault(NamedTuple):
 
 
 class PlainValidator:
-    """Stands in for a jsonschema validator.
+    """Finds the faults of one value.
 
     Args:
         schema: What values are checked against.
@@ -73,6 +77,10 @@ class PlainValidator:
                     for key, part in rule.items():
                         if key in value:
                             yield from self._faults(value[key], part, root, (*path, key))
+                case "additionalProperties" if isinstance(rule, Mapping) and isinstance(value, dict):
+                    for key in value:
+                        if key not in schema.get("properties", {}):
+                            yield from self._faults(value[key], rule, root, (*path, key))
                 case "items" if isinstance(value, list):
                     for index, item in enumerate(value):
                         yield from self._faults(item, rule, root, (*path, index))

@@ -1,21 +1,23 @@
 """The packaged JSON Schemas, and checking a value against one with errors that name the place and the fix.
 
 In a wheel, and in the file that `aorta-collectors pack` makes, the schemas lie in the package, in a checkout in
-schemas/ beside it. jsonschema is imported when something is checked, since loading the plugin must stay cheap for
-sweeps that ask for no collector; where it is not installed, as beside torch alone, our own validator stands in for it.
+schemas/ beside it. What fits is told by `bulk_schema`, for many values at once, and what is wrong with one by
+`plain_schema`. Neither needs more than the standard library: the plugin loads cheaply, and works beside torch alone.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aorta_collectors.bulk_schema import BulkSchema
 from aorta_collectors.errors import OptionsError
-from aorta_collectors.plain_schema import PlainValidator
+from aorta_collectors.plain_schema import DESCRIBING, PlainValidator
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -78,18 +80,31 @@ def _directory() -> Traversable:
     return packaged if packaged.is_dir() else Path(__file__).parent.parent / "schemas"
 
 
-def validator(name: str) -> Any:
-    """A jsonschema validator for the schema `name`; the other packaged schemas can be referred to."""
-    schemas = [load_schema(other) for other in schema_names()]
-    try:
-        import jsonschema
-        from referencing import Registry
-        from referencing.jsonschema import DRAFT202012
-    except ImportError:
-        return PlainValidator(load_schema(name), schemas)
-    resources = [DRAFT202012.create_resource(schema) for schema in schemas]
-    registry: Any = Registry().with_resources([(str(item.id()), item) for item in resources])
-    return jsonschema.Draft202012Validator(load_schema(name), registry=registry)
+class Validator:
+    """Checks values against one packaged schema; the others can be referred to.
+
+    Args:
+        name: Of the schema. Raises FileNotFoundError for an unknown one.
+    """
+
+    def __init__(self, name: str) -> None:
+        schema, others = load_schema(name), [load_schema(other) for other in schema_names()]
+        self._bulk = BulkSchema(schema, others, DESCRIBING)
+        self._plain = PlainValidator(schema, others)
+
+    def fits(self, values: Sequence[Any]) -> bool:
+        """True only if every one of `values` is without a fault. Where it is False, `iter_errors` knows."""
+        return self._bulk.fits(values)
+
+    def iter_errors(self, value: Any) -> Iterator[Any]:
+        """The faults of one value."""
+        return iter(()) if self.fits((value,)) else self._plain.iter_errors(value)
+
+
+@functools.cache
+def validator(name: str) -> Validator:
+    """The validator of a packaged schema. There is one for each, since verifying a run asks for it at each file."""
+    return Validator(name)
 
 
 def _path(parts: Any) -> str:

@@ -2,38 +2,76 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
+import io
 import json
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import click
 
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.run import verify_run
 from aorta_collectors.evidence.table import render
+from aorta_collectors.printable import printable
 from aorta_collectors.registry import collector_names, load_collector
+
+_QUICK_S = 1.0
 
 
 @click.command()
 @click.argument("run_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--all", "every", is_flag=True, help="A row for each trial, also of a run with more than 40.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def verify(run_dir: Path, as_json: bool) -> None:
+def verify(run_dir: Path, every: bool, as_json: bool) -> None:
     """Check the evidence of every trial below RUN_DIR against its receipt.
 
     RUN_DIR is what `aorta sweep run` or `aorta run` wrote to. Exits with 1 if any request is unsatisfied, or if
-    nothing below RUN_DIR asked for evidence.
+    nothing below RUN_DIR asked for evidence. Symbolic links below RUN_DIR are not followed.
+
+    Of a run with more than 40 trials, the satisfied ones share a row for each cell; what is not satisfied is always
+    listed one by one, with the reason. JSON lists everything.
 
     Example: aorta-collectors verify triage_results/NAN-17/training/20261129-101500
     """
-    findings = verify_run(run_dir, collector_names(), functools.cache(load_collector))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has a letter for every file name
+    links: list[Path] = []
+    with _Bar() as bar:
+        findings = verify_run(run_dir, collector_names(), load_collector, bar, links.append, in_processes=True)
     if as_json:
         click.echo(json.dumps([finding.to_json() for finding in findings], indent=2))
     else:
-        render(findings, sys.stdout)
+        render(findings, sys.stdout, every)
+    if links:
+        click.echo(f"{len(links)} symbolic link(s) not followed, such as {printable(str(min(links)))}", err=True)
     if not findings:
-        raise ArtifactError(f"no trial below {run_dir} asked for evidence of {', '.join(sorted(collector_names()))}")
+        names = ", ".join(sorted(collector_names()))
+        raise ArtifactError(f"no trial below {printable(str(run_dir))} asked for evidence of {names}")
     unsatisfied = sum(not finding.satisfied for finding in findings)
     if not as_json:
         click.echo(f"{len(findings) - unsatisfied} of {len(findings)} requests satisfied")
     sys.exit(1 if unsatisfied else 0)
+
+
+class _Bar(contextlib.ExitStack):
+    """A progress bar on stderr, if that is a terminal and there is still something to do after a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = time.monotonic()
+        self._update: Any = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._update is None and sys.stderr.isatty() and done < total and time.monotonic() - self._began > _QUICK_S:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("verifying trials"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            progress = self.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+            task = progress.add_task("", total=total, completed=done)
+            self._update = lambda done: progress.update(task, completed=done)
+        if self._update is not None:
+            self._update(done)

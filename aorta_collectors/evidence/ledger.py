@@ -1,4 +1,4 @@
-"""The ledger of a sweep: which trials were asked for evidence, so that one whose record is gone is missed."""
+"""The ledger of a sweep or run: which trials were asked for evidence, so that one whose record is gone is missed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from aorta_collectors import strict_json
 from aorta_collectors.errors import ArtifactError
-from aorta_collectors.evidence.directory import Anchor
+from aorta_collectors.evidence.directory import Anchor, ArtifactDirectory
 
-#: Name of the file in the sweep's run directory.
+#: Name of the file in the sweep's run directory, or beside the trials of a run without a sweep.
 LEDGER = "evidence.json"
 _GONE = "the record of this trial is gone: a later one, what it ran, or somebody since has removed it"
 
@@ -31,18 +32,18 @@ class Requested:
     reason: str = _GONE
 
 
-def write_ledger(run_dir: Path, entries: Sequence[Requested]) -> None:
-    """Raises ArtifactError."""
+def write_ledger(run_dir: Path, entries: Sequence[Requested], anchor: Anchor | None = None) -> None:
+    """Replace the ledger in `run_dir`, which lies at or below the anchor. Raises ArtifactError."""
     content = json.dumps({"schema_version": 1, "requested": [asdict(entry) for entry in entries]}, indent=2)
-    with Anchor(run_dir).open(run_dir) as directory:
+    with (anchor or Anchor(run_dir)).open(run_dir) as directory:
         directory.write(LEDGER, content.encode())
 
 
-def read_ledger(path: Path) -> list[Requested]:
-    """Raises ArtifactError if it is not a ledger."""
+def read_ledger(directory: ArtifactDirectory) -> list[Requested]:
+    """The ledger in a sweep's run directory. Raises ArtifactError if it is not one."""
     try:
-        with Anchor(path.parent).open(path.parent) as directory:
-            entries = json.loads(directory.read(path.name))["requested"]
-        return [Requested(**entry) for entry in entries]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ArtifactError(f"{path}: not the ledger of a sweep ({type(error).__name__}: {error})") from None
+        entries = strict_json.loads(directory.read(LEDGER))["requested"]
+        return [Requested(**{key: str(value) for key, value in entry.items()}) for entry in entries]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"not the ledger of a sweep ({type(error).__name__}: {error})"
+        raise ArtifactError(f"{directory.path / LEDGER}: {reason}") from None

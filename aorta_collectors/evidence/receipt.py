@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from aorta_collectors import strict_json
 from aorta_collectors.api import Verdict
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.directory import ArtifactDirectory
@@ -37,6 +38,7 @@ class Receipt:
     sha256: Mapping[str, str] = field(default_factory=dict)
     on_missing: str = "error"
     launch: Mapping[str, Any] | None = None
+    note: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
     ignored_environment: tuple[str, ...] = ()
     verified_at: str = field(
@@ -79,8 +81,8 @@ def read_receipt(directory: ArtifactDirectory, name: str) -> Receipt | None:
     if name not in directory.sizes():
         return None
     try:
-        content = json.loads(directory.read(name))
-    except (ValueError, RecursionError) as error:
+        content = strict_json.loads(directory.read(name))
+    except ValueError as error:
         raise ArtifactError(f"{directory.path / name}: not JSON ({error})") from None
     fault = first_error("receipt", content)
     if fault is not None:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from aorta_collectors.evidence.run import Finding
+from aorta_collectors.api import Verdict
+from aorta_collectors.evidence.finding import Finding
+from aorta_collectors.printable import printable
 
 _UNBOUNDED = 10_000
+# Findings that are listed one by one: what fits on a screen or two.
+_ROWS = 40
+_CELL = 300
 
 
-def render(findings: Sequence[Finding], out: TextIO) -> None:
+def render(findings: Sequence[Finding], out: TextIO, every: bool = False) -> None:
     """Write a table, then where the artifacts are and what is wrong, a line each. Nothing at all without findings.
 
-    Lines stay whole, however wide they are: a path that is wrapped can be neither copied nor grepped.
+    Lines stay whole, however wide they are: a path that is wrapped can be neither copied nor grepped. Of many findings
+    the satisfied ones share a row for each cell and verdict, and have no line of their own.
+
+    Args:
+        every: Whether each finding has its own row, however many there are.
     """
     from rich.console import Console
     from rich.table import Table
@@ -27,23 +37,52 @@ def render(findings: Sequence[Finding], out: TextIO) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("cell", "trial", "collector", "verdict", "first bad"):
         table.add_column(heading, no_wrap=True)
-    for finding in findings:
-        color = "green" if finding.satisfied else "red"
-        table.add_row(
-            Text(finding.cell),
-            Text(_trial_index(finding)),
-            Text(finding.collector),
-            Text(finding.verdict.value, style=color),
-            Text(first_bad(finding)),
-        )
+    is_short = every or len(findings) <= _ROWS
+    alone = [finding for finding in findings if is_short or not finding.satisfied]
+    together: dict[tuple[str, str, Verdict], list[Finding]] = {}
+    for finding in findings if not is_short else ():
+        if finding.satisfied:
+            together.setdefault((finding.cell, finding.collector, finding.verdict), []).append(finding)
+    for group in together.values():
+        _add_row(table, group[0], f"{len(group)} trials" if len(group) > 1 else _trial_index(group[0]), _of_all(group))
+    for finding in alone:
+        _add_row(table, finding, _trial_index(finding), first_bad(finding))
     console.print(Text("Evidence", style="bold"))
     console.print(table)
-    for finding in findings:
+    for finding in alone:
         place = f"{finding.cell}, trial {_trial_index(finding)}"
         if finding.receipt is not None and finding.receipt.files:
-            console.print(Text(f"{place}: {_shown(finding.artifacts)}"))
+            added = f" ({len(finding.added)} file(s) added since: {finding.added[0]})" if finding.added else ""
+            console.print(Text(printable(f"{place}: {_shown(finding.artifacts)}{added}", _UNBOUNDED)))
         if not finding.satisfied:
-            console.print(Text(f"{place}: {finding.verdict.value}: {finding.reason} [{_shown(finding.trial_file)}]"))
+            what = f"{finding.verdict.value}: {printable(finding.reason)} [{_shown(finding.trial_file)}]"
+            console.print(Text(printable(f"{place}: {what}", _UNBOUNDED)))
+
+
+def _add_row(table: Any, finding: Finding, trials: str, bad: str) -> None:
+    from rich.text import Text
+
+    verdict = Text(finding.verdict.value, style="green" if finding.satisfied else "red")
+    cells = [Text(printable(text, _CELL)) for text in (finding.cell, trials, finding.collector, bad)]
+    table.add_row(*cells[:3], verdict, cells[3])
+
+
+def _of_all(group: Sequence[Finding]) -> str:
+    """The earliest first bad of several trials, and how many have one."""
+    found = {index: first_bad(finding) for index, finding in enumerate(group)}
+    bad = {index: text for index, text in found.items() if text not in ("none", "-")}
+    if not bad:
+        return found[0]
+    earliest = min(bad, key=lambda index: (_bad_step(group[index]), index))
+    if len(group) == 1:
+        return bad[earliest]
+    return f"in {len(bad)} of {len(group)}, first in trial {_trial_index(group[earliest])}: {bad[earliest]}"
+
+
+def _bad_step(finding: Finding) -> float:
+    metrics: Mapping[str, Any] = finding.receipt.metrics if finding.receipt is not None else {}
+    steps = (metrics.get(f"{finding.collector}_{kind}_step") for kind in ("first_bad", "origin"))
+    return min((step for step in steps if isinstance(step, int)), default=math.inf)
 
 
 def first_bad(finding: Finding) -> str:
@@ -80,4 +119,7 @@ def _trial_index(finding: Finding) -> str:
 
 def _shown(path: Path) -> str:
     """Relative to the working directory where that is shorter."""
-    return min(str(path), os.path.relpath(path), key=len)
+    try:
+        return min(str(path), os.path.relpath(path), key=len)
+    except OSError:  # there is none any more
+        return str(path)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
 import pytest
 
 from aorta_collectors.errors import ArtifactError
-from aorta_collectors.evidence.directory import Anchor, ArtifactDirectory, DirectoryMissing
+from aorta_collectors.evidence.directory import Anchor, ArtifactDirectory, DirectoryMissing, Kind
 
 
 @pytest.fixture
@@ -150,6 +151,52 @@ class TestArtifactDirectory:
             lines = found.lines("long")
             assert next(iter(lines)) == b"first\n"
             lines.close()  # type: ignore[attr-defined]
+
+    def test_a_line_without_end_is_refused_before_it_is_held(self, tree: Path) -> None:
+        with open(tree / "a" / "b" / "long", "wb") as stream:
+            stream.write(b"first\nsecond")
+            stream.truncate(1 << 30)
+        with Anchor(tree).open(tree / "a" / "b") as found:
+            lines = found.lines("long")
+            assert next(iter(lines)) == b"first\n"
+            with pytest.raises(ArtifactError, match="long: line 2 is longer than the 1048576 bytes that it can have"):
+                next(iter(lines))
+
+    def test_lines_are_whole_wherever_a_block_ends(self, tree: Path) -> None:
+        lines = [bytes([97 + index % 26]) * (index * 37 % 5000) + b"\n" for index in range(1500)]
+        (tree / "a" / "b" / "lines").write_bytes(b"".join(lines) + b"rest\rof it")
+        with Anchor(tree).open(tree / "a" / "b") as found:
+            assert list(found.lines("lines")) == [*lines, b"rest\rof it"]
+
+    def test_digests_are_of_what_was_read_and_a_change_in_between_is_noticed(self, tree: Path) -> None:
+        path = tree / "a" / "b" / "one.txt"
+        with Anchor(tree).open(path.parent) as found:
+            content = b"".join(found.lines("one.txt"))
+            assert found.read_so_far() == {"one.txt": hashlib.sha256(content).hexdigest()}
+            path.write_bytes(content.upper())
+            assert found.sha256("one.txt") == hashlib.sha256(content).hexdigest()
+            with pytest.raises(ArtifactError, match=r"one\.txt: changed while it was verified"):
+                found.read("one.txt")
+            assert found.sha256("empty.txt") == hashlib.sha256(b"").hexdigest()
+
+    def test_of_a_file_that_was_read_in_part_the_digest_is_still_that_of_all(self, tree: Path) -> None:
+        with Anchor(tree).open(tree / "a" / "b") as found:
+            next(iter(found.lines("one.txt")))
+            assert found.sha256("one.txt") == hashlib.sha256(b"first\nsecond\nthird").hexdigest()
+
+    def test_entries_are_told_apart_without_following_a_link(self, tree: Path) -> None:
+        inner = tree / "a" / "b"
+        (inner / "link").symlink_to("/")
+        (inner / "folder").mkdir()
+        os.mkfifo(inner / "pipe")
+        with Anchor(tree).open(inner) as found:
+            assert dict(found.entries()) == {
+                "one.txt": Kind.FILE,
+                "empty.txt": Kind.FILE,
+                "link": Kind.LINK,
+                "folder": Kind.DIRECTORY,
+                "pipe": Kind.OTHER,
+            }
 
     def test_the_directory_that_was_opened_is_read_even_if_its_name_is_taken_away(self, tree: Path) -> None:
         inner = tree / "a" / "b"

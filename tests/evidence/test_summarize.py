@@ -42,6 +42,41 @@ class TestSummarize:
         names = ("first_bad_step", "first_bad_rank", "first_bad_layer", "first_bad_direction", "first_bad_kind")
         assert tuple(metrics[f"layer_numerics_{name}"] for name in names) == (*expected, "fwd", "nan")
 
+    @pytest.mark.parametrize(
+        ("first", "second", "rank"),
+        [
+            ({"seq": 4}, {"seq": 3}, 1),
+            ({"seq": 3}, {"seq": 3}, 0),
+            # Calls are counted from the beginning of the run, and say nothing of the place within a step.
+            ({"seq": 3, "matmul_calls_so_far": 99}, {"seq": 4}, 0),
+        ],
+    )
+    def test_within_a_step_the_place_decides(
+        self, artifacts: Copy, first: dict[str, Any], second: dict[str, Any], rank: int
+    ) -> None:
+        directory = artifacts()
+        second_rank(directory, first_bad={**self.bad(2, 1, "b"), **second})
+        edit(directory, 0, first_bad={**self.bad(2, 1, "a"), **first})
+        assert check(directory).metrics["layer_numerics_first_bad_rank"] == rank
+
+    def test_where_one_rank_evaluates_alone_the_training_steps_decide(self, artifacts: Copy) -> None:
+        directory = artifacts()
+        second_rank(directory, first_bad={**self.bad(4, 1, "b"), "evaluation_steps": 2}, evaluation_steps=2)
+        edit(directory, 0, first_bad=self.bad(3, 1, "a"))
+        assert check(directory).metrics["layer_numerics_first_bad_rank"] == 1
+        edit(directory, 1, first_bad=self.bad(4, 1, "b"), evaluation_steps=0)
+        assert check(directory).metrics["layer_numerics_first_bad_rank"] == 0
+
+    def test_an_earlier_attempt_was_earlier_whatever_its_steps(self, artifacts: Copy) -> None:
+        directory = artifacts()
+        second_rank(directory, first_bad=self.bad(2, 1, "b"), restart=1, launcher="a")
+        edit(directory, 0, first_bad=self.bad(5, 1, "a"), restart=0, launcher="b")
+        metrics = check(directory).metrics
+        assert (metrics["layer_numerics_first_bad_rank"], metrics["layer_numerics_first_bad_step"]) == (0, 5)
+        edit(directory, 0, first_bad=None)
+        metrics = check(directory).metrics
+        assert (metrics["layer_numerics_first_bad_rank"], metrics["layer_numerics_first_bad_attempt"]) == (1, 1)
+
     def test_records_are_added_over_ranks_and_steps_are_not(self, artifacts: Copy) -> None:
         directory = artifacts()
         alone = check(directory).metrics

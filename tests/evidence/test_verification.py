@@ -13,6 +13,9 @@ from aorta_collectors.api import Verdict
 from tests.evidence.conftest import RUN_ID
 from tests.evidence.damage import BAD_OPTIONS, OPTIONS, Copy, check, edit, edit_records, second_rank, verdict
 
+#: Of a process that called no model.
+NO_MODEL = {"watched_count": 0, "watched_names": [], "roots": [], "steps_seen": 0, "tensors_observed": 0}
+
 
 class TestCaptured:
     def test_a_real_run_is_captured_with_its_files_and_metrics(self, artifacts: Copy) -> None:
@@ -40,6 +43,44 @@ class TestCaptured:
         second_rank(directory)
         assert verdict(directory) == (Verdict.CAPTURED, "2 module(s) over 5 step(s), 2 rank(s)")
         assert check(directory, world_size=2).metrics["layer_numerics_ranks"] == 2
+
+    def test_a_rank_without_a_model_is_none_that_is_missing(self, artifacts: Copy) -> None:
+        directory = artifacts()
+        second_rank(directory, **NO_MODEL)
+        found = check(directory).verification
+        assert found.verdict is Verdict.CAPTURED
+        assert found.reason == "2 module(s) over 5 step(s), 1 rank(s); rank(s) 1 built or called no model"
+        assert [process["state"] for process in found.details["processes"]] == ["complete", "no model"]
+
+    def test_a_stage_in_which_nothing_is_watched_is_told(self, artifacts: Copy) -> None:
+        directory = artifacts()
+        second_rank(directory, watched_count=0, watched_names=[], unmatched_groups=[0])
+        found, reason = verdict(directory)
+        assert (found, "nothing of the model of rank(s) 1 is watched" in reason) == (Verdict.CAPTURED, True)
+
+    @pytest.mark.parametrize(
+        ("key", "value", "told"),
+        [
+            ("unmatched_groups", [0], "watch[0] matches no module on rank(s) 1"),
+            ("unmatched_bounds", ["head"], "NANLOG_BOUNDS: 'head' is in no name on rank(s) 1"),
+        ],
+    )
+    def test_a_scope_that_only_one_ranks_part_of_the_model_meets(
+        self, artifacts: Copy, key: str, value: list[Any], told: str
+    ) -> None:
+        directory = artifacts()
+        second_rank(directory, **{key: value})
+        found, reason = verdict(directory)
+        assert (found, told in reason) == (Verdict.CAPTURED, True)
+        edit(directory, **{key: value})
+        assert verdict(directory)[0] is Verdict.MISAPPLIED
+
+    def test_a_rank_that_ended_because_another_saw_something_bad(self, artifacts: Copy) -> None:
+        directory = artifacts()
+        bad = {"step": 5, "layer": "a", "direction": "fwd", "kind": "nan", "matmul_calls_so_far": 1}
+        second_rank(directory, first_bad=bad, ended_by="RuntimeError: loss is nan")
+        edit(directory, ended_by="RuntimeError: connection closed by peer")
+        assert verdict(directory)[0] is Verdict.CAPTURED
 
     def test_a_helper_that_only_imported_torch_does_no_harm(self, artifacts: Copy) -> None:
         directory = artifacts()
@@ -197,10 +238,48 @@ class TestIncomplete:
         found = verdict(artifacts(), world_size=2)
         assert found == (Verdict.INCOMPLETE, "no evidence from rank(s) 1 of 2")
 
-    def test_a_rank_that_observed_no_model(self, artifacts: Copy) -> None:
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"ended_by": "RuntimeError: boom"}, "rank 1 ended with RuntimeError: boom; it had called no model"),
+            ({"status": "running", "ended_by": None}, "rank 1 died; it had called no model"),
+        ],
+    )
+    def test_a_rank_that_failed_before_it_called_a_model(
+        self, artifacts: Copy, changes: dict[str, Any], reason: str
+    ) -> None:
         directory = artifacts()
-        second_rank(directory, watched_count=0, watched_names=[])
-        assert verdict(directory) == (Verdict.INCOMPLETE, "no evidence from rank(s) 1 of 2")
+        second_rank(directory, **{**NO_MODEL, **changes})
+        assert verdict(directory) == (Verdict.INCOMPLETE, reason)
+
+    def test_a_rank_without_a_model_whose_hooks_failed(self, artifacts: Copy) -> None:
+        directory = artifacts()
+        second_rank(directory, **{**NO_MODEL, "hook_errors": 2, "first_hook_error": "KeyError: 'x'"})
+        reason = "rank 1: 2 tensor(s) could not be observed: KeyError: 'x'"
+        assert verdict(directory) == (Verdict.INCOMPLETE, reason)
+
+    def test_records_without_a_summary_are_of_a_process_that_died_as_it_began(self, artifacts: Copy) -> None:
+        directory = artifacts()
+        (directory / "layers_rank0_p77.jsonl").touch()
+        found = verdict(directory)
+        assert found[0] is Verdict.INCOMPLETE
+        assert found[1].startswith("layers_rank0_p77.jsonl has no summary beside it")
+
+    def test_the_rank_that_was_killed_is_named_before_those_that_ended_because_of_it(self, artifacts: Copy) -> None:
+        directory = artifacts()
+        second_rank(directory, status="running", ended_by=None)
+        edit(directory, ended_by="RuntimeError: connection closed by peer")
+        assert verdict(directory) == (Verdict.INCOMPLETE, "rank 1 died in step 5; evidence ends there")
+
+    @pytest.mark.parametrize("step", [7, None])
+    def test_what_a_rank_saw_after_the_end_of_another_does_not_explain_that(
+        self, artifacts: Copy, step: int | None
+    ) -> None:
+        directory = artifacts()
+        bad = {"step": step, "layer": "a", "direction": "fwd", "kind": "nan", "matmul_calls_so_far": 1}
+        second_rank(directory, first_bad=bad if step else None)
+        edit(directory, ended_by="RuntimeError: boom")
+        assert verdict(directory)[0] is Verdict.INCOMPLETE
 
     def test_a_process_that_was_killed(self, artifacts: Copy) -> None:
         directory = artifacts()

@@ -217,6 +217,7 @@ class TestSchemas:
                 "layer_numerics.spec",
                 "layer_numerics.summary",
                 "receipt",
+                "script_workload",
             ]
         )
 
@@ -241,7 +242,7 @@ class TestSchemas:
         assert [key for key, inner in schema["properties"].items() if not described(inner, schema)] == []
         assert set(schema["required"]) <= set(schema["properties"])
 
-    @pytest.mark.parametrize("name", ["layer_numerics.options", "layer_numerics.spec"])
+    @pytest.mark.parametrize("name", ["layer_numerics.options", "layer_numerics.spec", "script_workload"])
     def test_a_default_is_valid_against_its_own_property(self, name: str) -> None:
         for path, inner in properties_of(load_schema(name), name):
             if "default" in inner:
