@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,12 +153,14 @@ class Collector(ABC):
         name: The name in a recipe's collect: block, and of the entry point.
         output_subdir: Directory below the trial's collector directory. Its files must not be named trial_*.json,
             since the host takes those for trials.
+        summaries: Patterns of the file names that `retain: summary` keeps.
         schema: JSON Schema (2020-12) of the decoded options. Values come as strings and are decoded by the schema's
             "type": an integer from "10", a boolean from "0" or "1", an array from "a,b", an object from JSON text.
     """
 
     name: ClassVar[str]
     output_subdir: ClassVar[str]
+    summaries: ClassVar[tuple[str, ...]] = ()
     schema: ClassVar[Mapping[str, Any]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -209,5 +211,13 @@ class Collector(ABC):
         """Say whether the evidence is there. There is no default: "all fine" would be a lie."""
 
     def summarize(self, artifacts: Artifacts) -> Mapping[str, float | int | str]:
-        """Metrics of captured or incomplete evidence, named <collector>_<metric>. Numbers reach the sweep's matrix."""
+        """Metrics of captured or incomplete evidence, named <collector>_<metric>. Numbers reach the sweep's matrix.
+
+        Some names have a meaning to a `script` workload, whose trial they decide or describe: <collector>_steps, and
+        <collector>_first_nonfinite_step and <collector>_first_bad_step with _layer, _kind and _rank beside them.
+        """
         return {}
+
+    def step_times_ms(self, artifacts: Artifacts) -> Sequence[float]:
+        """Milliseconds that the program's steps took, in their order, where this collector has a clock for them."""
+        return ()

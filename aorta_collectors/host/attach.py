@@ -19,7 +19,7 @@ from typing import Any
 from aorta.registry import RegistryError
 
 from aorta_collectors import __version__
-from aorta_collectors.host import cells, preflight, registry_spec, sweep, trials
+from aorta_collectors.host import cells, dry_run, isolation, planned, preflight, registry_spec, trials
 from aorta_collectors.host.attachment import Attachment
 
 TESTED_HOST = "0.3.0"
@@ -49,7 +49,7 @@ class PatchPoint:
 
 PATCH_POINTS = (
     PatchPoint("aorta.triage.runner", "_preflight_validate", ("recipe",), preflight.preflight_validate),
-    PatchPoint("aorta.triage.runner", "_print_dry_run", ("recipe", "subprocess_argv"), preflight.print_dry_run),
+    PatchPoint("aorta.triage.runner", "_print_dry_run", ("recipe", "subprocess_argv"), dry_run.print_dry_run),
     PatchPoint(
         "aorta.triage.runner",
         "_run_one_cell",
@@ -79,7 +79,7 @@ PATCH_POINTS = (
             "strict",
             "should_write",
         ),
-        sweep.run_recipe_locked,
+        planned.run_recipe_locked,
     ),
     PatchPoint("aorta.run.collectors", "_registry", (), registry_spec.registry),
     PatchPoint(
@@ -115,7 +115,7 @@ PATCH_POINTS = (
             "results_root",
             "should_write",
         ),
-        trials.run_isolated_trial,
+        isolation.run_isolated_trial,
     ),
 )
 

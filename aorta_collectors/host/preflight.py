@@ -1,38 +1,54 @@
-"""Before anything runs: options are validated, and a dry run shows each cell's launch."""
+"""Before anything runs: what a recipe asks of collectors is validated, each for itself and all of a cell together."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
-from aorta.run.discovery import get_workload_policy
-from aorta.run.validation import resolve_trial_isolation_policy
+from aorta.instrumentation.proton import PROTON_MODULE
 from aorta.triage.recipe import RecipeSchemaError
 
 from aorta_collectors.api import Capture
 from aorta_collectors.errors import CollectorsError, LaunchError, OptionsError
 from aorta_collectors.host.attachment import Attachment
-from aorta_collectors.host.switch import switched_off
+from aorta_collectors.host.workload import command_workload
+from aorta_collectors.host.wrapping import takes_the_script
 from aorta_collectors.launch.value import Launch
 
-NOT_ISOLATED = (
-    "cannot be captured in trials with process isolation yet. Use trial_isolation: in_process if the workload allows "
-    "it, or take the collector out"
-)
+_UNDER_PROTON = ("python", "-m", PROTON_MODULE, "script.py")
 
 
 def preflight_validate(attachment: Attachment, original: Callable[..., None], recipe: Any) -> None:
-    """Validate every collect: block of ours, at recipe and cell scope. Runs in a dry run too, and stays pure."""
+    """Validate every collect: block of ours, at recipe and cell scope. Runs in a dry run too, and stays pure.
+
+    A workload that runs a command has its workload_config validated as well.
+    """
     original(recipe)
-    isolated = _is_isolated(recipe)
-    _validate_block(attachment, "recipe.collect", recipe.collect, recipe.collect_options, recipe, isolated)
+    command = command_workload(recipe.workload) if recipe.probe_extras is None else None
+    if command is not None:
+        _validate_commands(command, recipe)
+    blocks = [("recipe.collect", recipe.collect, recipe.collect_options)]
     for cell in recipe.cells:
         if cell.collect is not None:
-            place = f"recipe.cells[{cell.name}].collect"
-            _validate_block(attachment, place, cell.collect, cell.collect_options or {}, recipe, isolated)
+            blocks.append((f"recipe.cells[{cell.name}].collect", cell.collect, cell.collect_options or {}))
+    if not any(attachment.ours(names) for _, names, _ in blocks):
+        return
+    is_command = recipe.probe_extras is not None or command is not None
+    for place, names, options in blocks:
+        _validate_block(attachment, place, names, options, is_command)
+
+
+def _validate_commands(workload: Any, recipe: Any) -> None:
+    for cell in recipe.cells:
+        place = f"recipe.cells[{cell.name}]" if cell.workload_config else "recipe"
+        try:
+            with environment_of_a_trial(cell_environment(cell, recipe)):
+                workload.check_config({**recipe.workload_config, **cell.workload_config}, f"{place}.workload_config")
+        except OptionsError as error:
+            raise RecipeSchemaError(str(error)) from None
 
 
 def _validate_block(
@@ -40,78 +56,33 @@ def _validate_block(
     place: str,
     names: tuple[str, ...],
     options: Mapping[str, Mapping[str, str]],
-    recipe: Any,
-    isolated: bool,
+    is_command: bool,
 ) -> None:
+    subdirectories: dict[str, str] = {}
     for name in attachment.ours(names):
-        if isolated:
-            raise RecipeSchemaError(f"{place}.{name}: {NOT_ISOLATED}")
         try:
             collector = attachment.load(name)
             validated = collector.validate(options.get(name))
-            if recipe.probe_extras is None:
+            if not is_command:
                 collector.check_in_process(validated)
         except OptionsError as error:
             raise RecipeSchemaError(str(error.below(f"{place}.{name}"))) from None
         except CollectorsError as error:
             raise RecipeSchemaError(f"{place}.{name}: {error}") from None
-
-
-def _is_isolated(recipe: Any) -> bool:
-    """Whether the host will run this recipe's trials in processes of their own."""
-    try:
-        policy = get_workload_policy(recipe.workload)
-        effective = resolve_trial_isolation_policy(recipe.workload, policy, recipe.trial_isolation)
-    except ValueError:
-        return False  # the host's own complaint comes next
-    return bool(effective == "process")
-
-
-def print_dry_run(
-    attachment: Attachment, original: Callable[..., None], recipe: Any, subprocess_argv: tuple[str, ...] | None = None
-) -> None:
-    """The host's own plan, then what each cell would launch with our collectors in it."""
-    original(recipe, subprocess_argv=subprocess_argv)
-    lines: list[str] = []
-    for cell in recipe.cells:
-        names = attachment.ours(cell.effective_collect(recipe.collect))
-        if names:
-            lines.append(f"  {cell.name}:")
-            options = cell.effective_collect_options(recipe.collect_options)
-            lines += [f"    {line}" for line in _planned(attachment, cell, recipe, names, options, subprocess_argv)]
-    if lines:
-        click.echo("Collectors (dry run: nothing is launched, and nothing has been captured):")
-        for line in lines:
-            click.echo(line)
-
-
-def _planned(
-    attachment: Attachment,
-    cell: Any,
-    recipe: Any,
-    names: tuple[str, ...],
-    options: Mapping[str, Mapping[str, str]],
-    argv: tuple[str, ...] | None,
-) -> list[str]:
-    if switched_off(cell_environment(cell, recipe)):
-        return ["off: this cell runs without collectors (AORTA_COLLECTORS=off)"]
-    launch = Launch.of_this_process(argv) if argv is not None else Launch((), route="in-process")
-    for name in names:
-        collector = attachment.load(name)
-        capture = Capture(Path("TRIAL_DIR") / collector.output_subdir, "RUN_ID")
-        try:
-            launch = collector.plan(launch, collector.validate(options.get(name)), capture)
-        except LaunchError as error:
-            return [f"refused: {error}"]
-    shown = launch.without_absent(os.environ)
-    note = f" ({launch.note})" if launch.note else ""
-    if argv is None:
-        # Not an environment there, but the same configuration: shown the same way.
-        return [
-            f"route: in-process, armed around {recipe.workload}'s setup() and run() in aorta's own process",
-            shown.shell_text(),
-        ]
-    return [f"route: {launch.route}{note}", shown.shell_text()]
+        other = subdirectories.setdefault(collector.output_subdir, name)
+        if other != name:
+            raise RecipeSchemaError(
+                f"{place}: {other} and {name} both write into {collector.output_subdir}/ and would take each other's "
+                "files for their own; ask for them in separate cells"
+            )
+        if is_command and takes_the_script(names, options):
+            try:
+                collector.plan(Launch.of_this_process(_UNDER_PROTON), validated, Capture(Path("TRIAL_DIR"), "RUN_ID"))
+            except LaunchError as error:
+                raise RecipeSchemaError(
+                    f"{place}: {name} cannot go together with proton in mode: cli, which runs the command's script "
+                    f"itself ({error}). Use 'proton: {{mode: env}}', other options of {name}, or separate cells"
+                ) from None
 
 
 def cell_environment(cell: Any, recipe: Any) -> dict[str, str]:
@@ -120,12 +91,29 @@ def cell_environment(cell: Any, recipe: Any) -> dict[str, str]:
 
     files = list(recipe.sidecar_files) or None
     merged: dict[str, str] = {}
-    try:
-        merged.update(get_environment(cell.environment, extra_files=files).env)
-    except (RegistryError, LookupError):
-        pass  # an inline environment of the recipe; those set no variables
+    inline = {environment.name: environment.env for environment in recipe.inline_environments}
+    if cell.environment in inline:
+        merged.update(inline[cell.environment])
+    else:
+        with contextlib.suppress(RegistryError, LookupError):  # the host's own complaint comes next
+            merged.update(get_environment(cell.environment, extra_files=files).env)
     for name in cell.mitigations:
         merged.update(get_mitigation(name, extra_files=files))
     merged.update(recipe.extra_env)
     merged.update(cell.extra_env)
     return merged
+
+
+@contextlib.contextmanager
+def environment_of_a_trial(environment: Mapping[str, str]) -> Iterator[None]:
+    """What a recipe sets for a cell, as the host sets it for its trials: programs are found on that PATH."""
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -2,7 +2,8 @@
 
 Every rank runs the whole sweep, but only rank 0 has a results directory. Other ranks write into a temporary directory
 of their own. When the workload has run, rank 0 says through the process group's store where its directory is, and
-each other rank copies its files there and says so. No collective is used and nothing waits while the model trains,
+each other rank copies its files there and says so. What rank 0 finds then is told to all, since each rank decides for
+itself whether the sweep goes on (`stop_after`). No collective is used and nothing waits while the model trains,
 so ranks that take different paths cannot dead-lock over evidence.
 """
 
@@ -10,12 +11,13 @@ from __future__ import annotations
 
 import datetime
 import functools
+import json
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aorta_collectors.api import Capture, Collector
 from aorta_collectors.environment import whole_number
@@ -25,6 +27,16 @@ from aorta_collectors.evidence.directory import Anchor
 # A rank may write gigabytes of records; one whose workload failed must not hold up the others' end.
 _WAIT = datetime.timedelta(seconds=60)
 _WAIT_AFTER_FAILURE = datetime.timedelta(seconds=2)
+# Rank 0 reads all of the records first.
+_WAIT_FOR_VERDICT = datetime.timedelta(minutes=10)
+
+
+class Lacking(NamedTuple):
+    """A request for evidence that a pass may not go without, and was not satisfied."""
+
+    collector: str
+    verdict: str
+    reason: str
 
 
 class RankExchange:
@@ -98,6 +110,36 @@ class RankExchange:
                     f"it is in {scratch}\n"
                 )
         self._scratch = {}
+
+    def tell(self, lacking: list[Lacking], *, failed: bool) -> None:
+        """On rank 0: let the others know what is lacking, and wait until they do: the store may end with this process.
+
+        A rank that never asks, since it has ended, holds nobody up for longer than a minute.
+        """
+        store = _store()
+        if store is None or self.world_size == 1:
+            return
+        try:
+            store.set(f"{self._key}/lacking", json.dumps(lacking))
+            for rank in range(1, self.world_size):
+                store.wait([f"{self._key}/heard/{rank}"], _WAIT_AFTER_FAILURE if failed else _WAIT)
+        except RuntimeError:
+            pass  # that rank has ended, and decides nothing any more
+
+    def hear(self, *, failed: bool) -> list[Lacking]:
+        """On the other ranks: what rank 0 found lacking. A failed trial stays one, and does not wait for that."""
+        store = _store()
+        if store is None:
+            return []
+        lacking: list[Lacking] = []
+        try:
+            if not failed:
+                store.wait([f"{self._key}/lacking"], _WAIT_FOR_VERDICT)
+                lacking = [Lacking(*entry) for entry in json.loads(store.get(f"{self._key}/lacking"))]
+            store.set(f"{self._key}/heard/{self.rank}", "1")
+        except RuntimeError as error:
+            sys.stderr.write(f"aorta-collectors: rank {self.rank} does not know rank 0's verdict ({error})\n")
+        return lacking
 
 
 def _store() -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,14 @@ import click
 from aorta.triage.output import safe_slug
 
 from aorta_collectors.api import Verdict
-from aorta_collectors.errors import CollectorsError
+from aorta_collectors.errors import ArtifactError, CollectorsError
 from aorta_collectors.evidence.ledger import Requested, write_ledger
 from aorta_collectors.evidence.run import Finding, receipts_of
 from aorta_collectors.evidence.table import render
 from aorta_collectors.host.attachment import Attachment, CellOutcome
+
+_NOT_YET = "the sweep has not come to the end of this cell: it is still running, or it was killed"
+_ENDED = "the sweep ended before this cell"
 
 
 def run_recipe_locked(
@@ -33,19 +36,28 @@ def run_recipe_locked(
     if not names or not should_write:
         return original(recipe=recipe, should_write=should_write, **kwargs)
     run_dir: Path = kwargs["run_dir"]
-    attachment.outcomes.clear()
+    attachment.outcomes = outcomes = _Outcomes(run_dir, requested)
+    try:
+        outcomes.note(_NOT_YET)
+    except CollectorsError as error:
+        raise click.ClickException(f"nothing was run, since no evidence can be kept: {error}") from None
     try:
         original(recipe=recipe, should_write=should_write, **kwargs)
-    except Exception:
+    except Exception as error:
         # The sweep's own error is the one to see; the evidence of the cells that ran is shown beside it.
+        render(_findings(run_dir, names, outcomes.entries(_ENDED)), sys.stdout)
         with contextlib.suppress(CollectorsError):
-            render(_findings(run_dir, requested, names, attachment.outcomes), sys.stdout)
+            outcomes.note(_ENDED)
+        if isinstance(error, OSError):
+            # A full disk, or a directory that is gone: nothing that a traceback would explain.
+            raise click.ClickException(f"aorta could not write its results below {run_dir}: {error}") from error
         raise
-    try:
-        findings = _findings(run_dir, requested, names, attachment.outcomes)
-    except CollectorsError as error:
-        raise click.ClickException(f"the evidence of this sweep cannot be read: {error}") from None
+    findings = _findings(run_dir, names, outcomes.entries(_ENDED))
     render(findings, sys.stdout)
+    try:
+        outcomes.note(_ENDED)
+    except CollectorsError as error:
+        raise click.ClickException(f"what this sweep was asked for cannot be recorded: {error}") from None
     lacking = [finding for finding in findings if not finding.tolerated]
     if lacking:
         cells = ", ".join(dict.fromkeys(finding.cell for finding in lacking))
@@ -56,27 +68,48 @@ def run_recipe_locked(
     return run_dir
 
 
-def _findings(
-    run_dir: Path,
-    requested: Mapping[str, tuple[str, ...]],
-    names: frozenset[str],
-    outcomes: Mapping[str, CellOutcome],
-) -> list[Finding]:
+class _Outcomes(dict[str, CellOutcome]):
+    """The cells that have ended, by name. Each is in the ledger at once, since a killed sweep leaves no other word."""
+
+    def __init__(self, run_dir: Path, requested: Mapping[str, tuple[str, ...]]) -> None:
+        super().__init__()
+        self._run_dir = run_dir
+        self._requested = requested
+
+    def __setitem__(self, cell: str, outcome: CellOutcome) -> None:
+        super().__setitem__(cell, outcome)
+        with contextlib.suppress(CollectorsError):  # the one at the end of the sweep is told
+            self.note(_NOT_YET)
+
+    def note(self, open_cells: str) -> list[Requested]:
+        """Write the ledger; `open_cells` is what it says of cells without an outcome. Raises ArtifactError."""
+        entries = self.entries(open_cells)
+        write_ledger(self._run_dir, entries)
+        return entries
+
+    def entries(self, open_cells: str) -> list[Requested]:
+        entries: list[Requested] = []
+        for cell, collectors in self._requested.items():
+            outcome = self.get(cell, CellOutcome((), open_cells))
+            for name in collectors:
+                entries += [Requested(safe_slug(cell), trial, name) for trial in outcome.trials]
+                if outcome.error is not None:
+                    entries.append(Requested(safe_slug(cell), "-", name, outcome.error))
+        return entries
+
+
+def _findings(run_dir: Path, names: frozenset[str], entries: Sequence[Requested]) -> list[Finding]:
     """What the receipts of this run say, in the recipe's order, with a finding for each trial that left no record.
 
     Only this run's trials count: those of an earlier, longer one may still lie there.
     """
-    found = {(finding.cell, finding.trial, finding.collector): finding for finding in receipts_of(run_dir, names)}
-    entries: list[Requested] = []
-    for cell, collectors in requested.items():
-        outcome = outcomes.get(cell, CellOutcome((), "the sweep ended before this cell"))
-        for name in collectors:
-            entries += [Requested(safe_slug(cell), trial, name) for trial in outcome.trials]
-            if outcome.error is not None:
-                entries.append(Requested(safe_slug(cell), "-", name, outcome.error))
-    write_ledger(run_dir, entries)
+    try:
+        found = {(finding.cell, finding.trial, finding.collector): finding for finding in receipts_of(run_dir, names)}
+        gone = ""
+    except ArtifactError as error:
+        found, gone = {}, str(error)
     return [
         found.get((entry.cell, entry.trial, entry.collector))
-        or Finding(entry.cell, entry.trial, entry.collector, Verdict.MISSING, entry.reason, run_dir, run_dir)
+        or Finding(entry.cell, entry.trial, entry.collector, Verdict.MISSING, gone or entry.reason, run_dir, run_dir)
         for entry in entries
     ]

@@ -7,47 +7,38 @@ their files over when the workload has run (`ranks`).
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aorta.run.collectors import _reset_output_dir, trusted_collector_anchor
+from aorta.run.collectors import (
+    _reset_output_dir,
+    summarize_collectors,
+    trusted_collector_anchor,
+    wrap_argv_for_collectors,
+)
 
-from aorta_collectors.api import Capture, Collector, Expected, Options, Verdict, Verification
-from aorta_collectors.environment import SWITCH_VARIABLE
-from aorta_collectors.errors import ArtifactError, CollectorsError, LaunchError
+from aorta_collectors.api import Capture, Expected, Verdict, Verification
+from aorta_collectors.environment import SWITCH_VARIABLE, TRIAL_VARIABLE, switched_off
+from aorta_collectors.errors import ArtifactError, LaunchError
 from aorta_collectors.evidence.directory import Anchor
-from aorta_collectors.evidence.receipt import Receipt, receipt_name
+from aorta_collectors.evidence.receipt import Receipt
 from aorta_collectors.evidence.trial import Checked, check_artifacts
+from aorta_collectors.host.asked import Asked, validated
 from aorta_collectors.host.attachment import Attachment
-from aorta_collectors.host.ranks import RankExchange
-from aorta_collectors.host.switch import switched_off
-from aorta_collectors.host.verdicts import without_evidence
+from aorta_collectors.host.env_file import EnvFile
+from aorta_collectors.host.ranks import Lacking, RankExchange
+from aorta_collectors.host.retention import Retention
+from aorta_collectors.host.trial_place import TrialPlace
+from aorta_collectors.host.verdicts import correct_record, killed_by, saw_bad, without_evidence
+from aorta_collectors.host.wrapping import Wrapping, takes_the_script
 from aorta_collectors.launch.value import Launch
 
 log = logging.getLogger("aorta.collectors")
-
-
-@dataclass
-class _Request:
-    """One collector's part of the trial."""
-
-    collector: Collector
-    options: Options
-    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    launch: Launch | None = None
-    shown: Launch | None = None
-    refused: str = ""
-    checked: Checked | None = None
-    run_ids: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.run_ids.append(self.run_id)
 
 
 class Trial:
@@ -67,77 +58,109 @@ class Trial:
         results_dir: Path,
         environment: Mapping[str, str],
     ) -> None:
-        self._requests = {name: self._request(attachment, name, request) for name in names}
+        # In a process of its own the trial has its id from the parent, which looks for it in the receipts.
+        given = os.environ.pop(TRIAL_VARIABLE, None)
+        self._asked: dict[str, Asked] = {}
+        for name in names:
+            collector = attachment.load(name)
+            options = validated(collector, request.collect_options)
+            self._asked[name] = Asked(collector, options, [given or uuid.uuid4().hex])
         self._host_request = request
-        self._results_dir = Path(results_dir)
         self._off = switched_off(environment)
+        self._launched = False
         self._failed = False
         self._config: dict[str, Any] = {}
+        self._inherited: dict[str, str] = {}
         self._ignored: set[str] = set()  # of the caller's variables
-        self._set: set[str] = set()  # by our own launches
-        self._launch: Launch | None = None
         self._armed: contextlib.ExitStack | None = None
-        self._coordinates = f"d{request.dataset_index}_m{request.mitigation_index}_t{trial_idx}"
-        self.trial_id = f"{request.workload}_{self._coordinates}"
+        self._retention, self._env_file = Retention(None), EnvFile(None)
+        self.place = TrialPlace.of(request, trial_idx, results_dir, Anchor(Path(results_dir).parent))
+        self._script_taken = takes_the_script(request.collect, request.collect_options)
+        self._wrapping = self._wrapping_of(Launch(()))
+        self.trial_id = self.place.trial_id
         self._ranks = RankExchange(f"{request.cell_name or '-'}/{self.trial_id}/{attachment.trials_begun}")
-
-    @staticmethod
-    def _request(attachment: Attachment, name: str, request: Any) -> _Request:
-        collector = attachment.load(name)
-        try:
-            return _Request(collector, collector.validate(request.collect_options.get(name)))
-        except CollectorsError as error:
-            raise ValueError(f"collect.{name}.{error}") from None
 
     # -- what the rest of the host asks
 
     @property
-    def is_command(self) -> bool:
+    def in_probe_flow(self) -> bool:
+        """Whether the host runs the command, and keeps its verdict and its logs in the ways of that flow."""
         return self._host_request.subprocess_argv is not None
 
     @property
     def active(self) -> tuple[str, ...]:
-        return () if self._off else tuple(self._requests)
+        return () if self._off else tuple(self._asked)
 
-    def collector(self, name: str) -> Collector:
-        return self._requests[name].collector
+    def wrapped_specs(self, registry: Mapping[str, Any]) -> dict[str, Any]:
+        """The host's collectors, by name, as they attach to this trial's command."""
+        return self._wrapping.specs(registry, {name: self._asked[name].collector.output_subdir for name in self.active})
 
     # -- before and during the workload
 
     def begin(self, config: dict[str, Any]) -> None:
         """Learn where the trial's artifacts go, from the configuration that the host gives its workload."""
         self._config = dict(config)  # the workload has the same object, and may change it
+        self._inherited = dict(os.environ)
+        root, identity = config.get("_aorta_results_root"), config.get("_aorta_results_root_id")
+        if root:
+            anchor = Anchor(Path(root), (int(identity[0]), int(identity[1])) if identity else None)
+            self.place = replace(self.place, anchor=anchor)
+        extras = config.get("_aorta_probe_extras")
+        self._retention, self._env_file = Retention(extras), EnvFile(extras)
+        self._wrapping = self._wrapping_of(Launch.of_this_process(()))
 
-    def wrap(self, name: str, argv: list[str], out_dir: Path) -> list[str]:
-        """A command's argv with the collector in it. The host takes the environment back after the trial."""
-        asked = self._requests[name]
-        before = replace(self._launch, argv=tuple(argv)) if self._launch is not None else Launch.of_this_process(argv)
+    def _wrapping_of(self, launch: Launch) -> Wrapping:
+        return Wrapping(launch, self._plan, script_taken=self._script_taken)
+
+    def plan_command(self, launch: Launch) -> Launch:
+        """For a workload that runs a command itself: its launch with all that was asked for in it.
+
+        The artifact directories are there and empty then. What is to be set in the command's environment is part of
+        the launch; this process's own does not change.
+
+        Raises:
+            LaunchError: A collector cannot be attached to such a launch.
+            RuntimeError: A profiler of the host cannot, or an artifact directory cannot be prepared.
+        """
+        self._launched = True
+        self._inherited = {**os.environ, **{name: value for name, value in launch.env.items() if value is not None}}
+        self._wrapping = self._wrapping_of(launch)
+        wrap_argv_for_collectors(self._config, launch.argv)
+        return self._wrapping.launch
+
+    def _plan(self, name: str, launch: Launch, out_dir: Path) -> Launch:
+        asked = self._asked[name]
         try:
-            launch = asked.collector.plan(before, asked.options, Capture(out_dir, asked.run_id))
+            planned = asked.collector.plan(launch, asked.options, Capture(out_dir, asked.run_id))
         except LaunchError as error:
             asked.refused = str(error)
             raise
         # Only the recipe may switch collectors off, so a switch left over in the operator's shell is taken away.
-        launch = launch.with_env({SWITCH_VARIABLE: None})
-        self._launch = asked.launch = launch
-        asked.shown = launch.without_absent(os.environ)
-        for variable, value in launch.env.items():
-            inherited = os.environ.get(variable)
-            if inherited is not None and inherited != value and variable not in self._set:
+        asked.launch = planned = planned.with_env({SWITCH_VARIABLE: None})
+        for variable, value in planned.env.items():
+            inherited = self._inherited.get(variable, value)
+            # A search path that was put behind ours is passed on.
+            if inherited != value and not f"{value}".endswith(f"{os.pathsep}{inherited}"):
                 self._ignored.add(variable)
+        if not self._launched:
+            self._hand_on(planned.env)
+        return planned
+
+    def _hand_on(self, env: Mapping[str, str | None]) -> None:
+        """Set what the host's command inherits. The host takes it back after the trial."""
+        for variable, value in env.items():
             if value is None:
                 os.environ.pop(variable, None)
             else:
                 os.environ[variable] = value
-                self._set.add(variable)
-        return list(launch.argv)
+        self._env_file.add(env)
 
     def arm(self) -> None:
         """Arm the collectors in this process. Raises RuntimeError if the artifact directory cannot be prepared."""
         if self._off:
             return
         self._armed = contextlib.ExitStack()
-        for asked in self._requests.values():
+        for asked in self._asked.values():
             directory = self._directory(asked)
             if directory is not None:
                 self._prepare(directory)
@@ -155,8 +178,6 @@ class Trial:
         except Exception as raised:
             if raised is not error:
                 log.warning("collect: a collector failed while it was disarmed: %s: %s", type(raised).__name__, raised)
-        if not self._ranks.is_first:
-            self._ranks.hand_over(failed=error is not None)
 
     def _prepare(self, directory: Path) -> None:
         try:
@@ -164,55 +185,63 @@ class Trial:
         except OSError as error:
             raise RuntimeError(f"collect: cannot prepare the artifact directory {directory}: {error}") from error
 
-    def _directory(self, asked: _Request) -> Path | None:
+    def _directory(self, asked: Asked) -> Path | None:
         root = self._config.get("_aorta_collect_dir")
         return Path(root) / asked.collector.output_subdir if root else None
 
     # -- after the workload
 
-    def verified(self, name: str) -> dict[str, Any]:
-        """Verify one collector's artifacts now, before retention can remove them; returns its metrics."""
-        asked = self._requests[name]
+    def verified(self, name: str) -> Checked:
+        """Verify one collector's artifacts now, before retention can remove them."""
+        asked = self._asked[name]
         if asked.checked is None:
             asked.checked = self._check(asked)
-        return dict(asked.checked.metrics)
+            self._retention.prepare(self.place, self._asked.values())
+            if asked.required and not asked.checked.verification.verdict.satisfied:
+                self._retention.treat_pass_as_error()
+        return asked.checked
 
     def judge(self, result: Any, exit_status: str) -> tuple[Any, str]:
         """Verify what has not been, write receipts, and turn a pass without evidence into an error."""
-        if not self._ranks.is_first:
-            return result, exit_status
-        self._failed = not result.passed
-        for name, asked in self._requests.items():
-            self.verified(name)
-            if not self.is_command and asked.checked is not None:
-                result.metrics.update(asked.checked.metrics)
+        # Where the workload raised, other ranks may have ended.
+        self._failed = exit_status in ("workload_setup_failed", "infrastructure_failed")
+        if self._ranks.is_first:
+            lacking = self._settle(result)
+            self._ranks.tell(lacking, failed=self._failed)
+        else:
+            self._ranks.hand_over(failed=self._failed)
+            lacking = self._ranks.hear(failed=not result.passed)
+        for name, verdict, reason in lacking:
+            result, exit_status = without_evidence(
+                result, exit_status, name, Verdict(verdict), reason, is_command=self.in_probe_flow
+            )
+        return result, exit_status
+
+    def _settle(self, result: Any) -> list[Lacking]:
+        """Write the receipts; returns the requests that a pass may not go without."""
+        lacking: list[Lacking] = []
+        for name, asked in self._asked.items():
+            checked = self.verified(name)
+            if not self.in_probe_flow:
+                result.metrics.update(checked.metrics)
             receipt = self._receipt(asked, result)
             verdict, reason = Verdict(receipt.verdict), receipt.reason
             try:
-                self._write(receipt)
+                self.place.write(receipt)
             except ArtifactError as error:
                 verdict, reason = Verdict.INVALID, f"the receipt could not be written: {error}"
-            if not verdict.satisfied and asked.options.on_missing == "error":
-                if self.is_command and result.passed:
-                    self._correct_record(result, f"collect:{name}:{verdict.value}")
-                result, exit_status = without_evidence(
-                    result, exit_status, name, verdict, reason, is_command=self.is_command
-                )
-        return result, exit_status
+            if not verdict.satisfied and asked.required:
+                if self.in_probe_flow and result.passed:
+                    correct_record(self.place.anchor, result, f"collect:{name}:{verdict.value}")
+                lacking.append(Lacking(name, verdict.value, reason))
+        if self._launched:
+            # In the probe flow the host asks its profilers for their metrics itself.
+            result.metrics.update(summarize_collectors(self._config))
+        self._retention.restore()
+        self._env_file.restore()
+        return lacking
 
-    def _correct_record(self, result: Any, detector: str) -> None:
-        """Have the command's own result.json say what the matrix says; the host wrote it before verification."""
-        path = Path(str(result.metrics.get("result_json_path", "")))
-        try:
-            with self._anchor().open(path.parent) as directory:
-                record = json.loads(directory.read(path.name))
-                record["verdict"] = "error"
-                record["error_detectors_fired"] = [*record.get("error_detectors_fired", ()), detector]
-                directory.write(path.name, json.dumps(record, indent=2).encode())
-        except (ArtifactError, ValueError) as error:
-            log.warning("%s still says pass: %s", path, error)
-
-    def _check(self, asked: _Request) -> Checked:
+    def _check(self, asked: Asked) -> Checked:
         if self._off:
             reason = "the cell switched collectors off (AORTA_COLLECTORS=off) and ran uninstrumented"
             return Checked(Verification(Verdict.OFF, reason))
@@ -222,63 +251,48 @@ class Trial:
         if directory is None:
             return Checked(Verification(Verdict.MISSING, "the host gave the trial no collector directory"))
         world_size = None
-        if not self.is_command:
+        if not self.in_probe_flow and not self._launched:
             asked.run_ids += self._ranks.gather(directory, failed=self._failed)
             world_size = self._ranks.world_size
         expected = Expected(asked.options, frozenset(asked.run_ids), self._route(asked), world_size)
-        return check_artifacts(asked.collector, self._anchor(), directory, expected)
+        return check_artifacts(asked.collector, self.place.anchor, directory, expected)
 
-    def _route(self, asked: _Request) -> str:
+    def _route(self, asked: Asked) -> str:
         if asked.launch is not None:
             return asked.launch.route
-        return "unchanged" if self.is_command or self._off else "in-process"
+        return "unchanged" if self.in_probe_flow or self._launched or self._off else "in-process"
 
-    def _anchor(self) -> Anchor:
-        root = Path(self._config.get("_aorta_results_root") or self._results_dir.parent)
-        identity = self._config.get("_aorta_results_root_id")
-        return Anchor(root, (int(identity[0]), int(identity[1])) if identity else None)
-
-    def _receipt(self, asked: _Request, result: Any) -> Receipt:
+    def _receipt(self, asked: Asked, result: Any) -> Receipt:
         assert asked.checked is not None
-        checked = asked.checked
-        verdict, reason = checked.verification.verdict, checked.verification.reason
-        # Without a directory of the host, the one that the trial's record would have beside it.
-        directory = self._directory(asked) or (
-            self._results_dir / f"trial_{self._coordinates}" / asked.collector.output_subdir
-        )
-        if verdict is Verdict.CAPTURED and self._host_request.probe_extras and self._was_pruned(directory, checked):
+        verdict, reason = asked.checked.verification.verdict, asked.checked.verification.reason
+        signal_name = killed_by(result.metrics) if verdict is Verdict.CAPTURED else ""
+        if signal_name and not saw_bad(asked.collector.name, asked.checked.metrics):
+            # In its last moments: whether it had run its course then is more than the evidence can tell.
+            verdict, reason = Verdict.INCOMPLETE, f"{reason}, but then the command was ended by {signal_name}"
+        may_be_gone = self._retention.removes(str(result.metrics.get("verdict")))
+        if verdict is Verdict.CAPTURED and may_be_gone and self._was_pruned(asked, asked.checked):
             verdict, reason = Verdict.PRUNED, f"captured ({reason}), then removed by the recipe's retain: block"
-        if not verdict.satisfied and self.is_command and result.metrics.get("exit_code"):
+        if verdict is Verdict.MISSING and asked.launch is not None and asked.launch.route == "environment":
+            reason += f" (how the launch was understood: {asked.launch.note})"
+        if not verdict.satisfied and self.in_probe_flow and result.metrics.get("exit_code"):
             reason += f" (the command exited with {result.metrics['exit_code']}; see stderr.log of the trial)"
-        shown = asked.shown
-        return Receipt(
-            collector=asked.collector.name,
-            trial=self.trial_id,
-            cell=self._host_request.cell_name,
-            run_ids=tuple(asked.run_ids),
-            verdict=verdict.value,
-            reason=reason,
+        launch: dict[str, Any] = {}
+        if asked.launch is not None:
+            shown = self._wrapping.launch.without_absent(self._inherited)
+            launch = {"launch": {"argv": list(shown.argv), "env": dict(shown.env)}, "note": asked.launch.note}
+        return self.place.receipt(
+            asked,
+            asked.checked,
+            verdict,
+            reason,
             route=self._route(asked),
-            options=dict(asked.options.raw),
-            artifacts=f"{directory.parent.name}/{directory.name}",
-            files=dict(checked.files),
-            sha256=dict(checked.sha256),
-            metrics=dict(checked.metrics),
-            on_missing=asked.options.on_missing,
-            launch={"argv": list(shown.argv), "env": dict(shown.env)} if shown is not None else None,
-            details=dict(checked.verification.details),
             ignored_environment=tuple(sorted(self._ignored)),
+            **launch,
         )
 
-    def _was_pruned(self, directory: Path, checked: Checked) -> bool:
-        if not self._host_request.probe_extras.get("retain"):
-            return False
+    def _was_pruned(self, asked: Asked, checked: Checked) -> bool:
         try:
-            with self._anchor().open(directory) as artifacts:
+            with self.place.anchor.open(self.place.artifacts(asked)) as artifacts:
                 return bool(set(checked.files) - set(artifacts.sizes()))
         except ArtifactError:
             return True
-
-    def _write(self, receipt: Receipt) -> None:
-        with self._anchor().open(self._results_dir) as directory:
-            directory.write(receipt_name(self._coordinates, receipt.collector), receipt.to_json())

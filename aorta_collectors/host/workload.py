@@ -1,11 +1,39 @@
-"""A workload inside the host's process, observed from its setup to the end of its run."""
+"""Workloads: those that run inside the host's process and are armed around, and those that run a command.
+
+A workload that runs a command can have collectors attached to it, as the commands of the probe flow have. It has
+
+- `runs_command = True`, a class attribute;
+- `planned_launch(config)`, a class method: the command as `Launch.of_this_process`, before collectors are in it. It is
+  asked before anything runs too;
+- `launch_through(plan, verified)`, called once before setup(): plan(launch) returns that launch with the collectors in
+  it, its environment included, and the workload runs that; verified(), called when the command has ended, returns what
+  each collector's evidence holds, for the workload's own verdict. Whether it suffices is decided here;
+- `check_config(config, place)`, a class method: raises OptionsError for a configuration that stands at `place`.
+
+In its configuration `_aorta_log_prefix` is always there where results are kept: what the command writes goes into files
+whose names begin with it.
+"""
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aorta_collectors.host.trial import Trial
+
+
+def command_workload(name: str) -> Any:
+    """The class of the workload `name` if it runs a command; None for any other, and for one that cannot be loaded."""
+    for entry in entry_points(group="aorta.workloads"):
+        # The host's own run in its process, and some import torch when they are loaded.
+        if entry.name == name and not entry.value.startswith("aorta."):
+            try:
+                workload = entry.load()
+            except Exception:
+                return None  # the host's own complaint comes when it looks for the workload
+            return workload if getattr(workload, "runs_command", False) else None
+    return None
 
 
 class ArmedWorkload:

@@ -153,8 +153,15 @@ def aorta(words: list[str], cwd: Path, env: Mapping[str, str] | None = None, *, 
     return run([PYTHON, str(script), *words], cwd, env)
 
 
-def sweep_workload(cwd: Path, recipe: Path, *options: str, plugin: bool = True, output: str = "out") -> Sweep:
-    ran = aorta(["sweep", "run", "--recipe", str(recipe), "--output", output, *options], cwd, plugin=plugin)
+def sweep_workload(
+    cwd: Path,
+    recipe: Path,
+    *options: str,
+    env: Mapping[str, str] | None = None,
+    plugin: bool = True,
+    output: str = "out",
+) -> Sweep:
+    ran = aorta(["sweep", "run", "--recipe", str(recipe), "--output", output, *options], cwd, env, plugin=plugin)
     found = sorted((cwd / output).glob("*/*/*/matrix.json"))
     return Sweep(ran, found[-1].parent if found else cwd / output, "workload")
 

@@ -170,20 +170,3 @@ def test_a_sweep_that_asks_for_nothing_of_ours_is_what_it_was_without_us(name: s
         seen.append((_scrubbed(ran.out), _tree(directory)))
     assert seen[0] == seen[1]
     assert ("out" in seen[0][1]) == (name in ("workload", "probe"))
-
-
-def test_a_process_isolated_workload_is_refused_and_not_passed(tmp_path: Path) -> None:
-    recipe = write_recipe(
-        tmp_path / "r.yaml",
-        workload="llm_determinism",
-        steps=1,
-        trial_isolation="process",
-        workload_config={"num_layers": 1, "dtype": "float32"},
-        cells=[cell("baseline")],
-    )
-    ran = aorta(["sweep", "run", "--recipe", str(recipe), "--output", "out", "--collect", "layer_numerics"], tmp_path)
-    assert ran.code == 1
-    assert ran.err.startswith(
-        "Error: recipe.collect.layer_numerics: cannot be captured in trials with process isolation"
-    )
-    assert not (tmp_path / "out").exists()

@@ -75,7 +75,7 @@ EXPECTED = {
     "raise": ("incomplete", "step 3 with RuntimeError: boom", 1),
     "kill": ("incomplete", "died in step 3", -9),
     "delete": ("missing", "is gone", 0),
-    "replace": ("invalid", "layers_rank0.jsonl", 0),
+    "replace": ("missing", "removed its artifacts", 0),
     "link": ("invalid", "symbolic link", 0),
     "restore-all": ("stale", "another run", 0),
     "restore-records": ("stale", "not from this trial", 0),

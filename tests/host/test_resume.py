@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.host.support import PROGRAM, Sweep, probe_recipe, sweep_command
+from aorta_collectors.host import cells
+from aorta_collectors.host.attachment import Attachment
+from tests.host.support import PROGRAM, Sweep, probe_recipe, read_json, sweep_command
 from tests.support import run, summary
 
 pytestmark = pytest.mark.sweep
@@ -15,7 +22,7 @@ COUNTING = 'with open("runs", "a") as stream: stream.write("x")\n' + PROGRAM
 ASK = ("--collect", "layer_numerics")
 
 
-def _sweep(tmp_path: Path, *, plugin: bool = True, **content: object) -> Sweep:
+def _sweep(tmp_path: Path, *, plugin: bool = True, **content: Any) -> Sweep:
     recipe = probe_recipe(tmp_path / "r.yaml", **content)
     return sweep_command(tmp_path, recipe, ["python", "train.py"], *ASK, plugin=plugin)
 
@@ -65,6 +72,66 @@ def test_a_cell_without_evidence_runs_again_until_it_has_some(tmp_path: Path) ->
         assert sweep.receipt()["verdict"] == "missing"
         assert sweep.command()["verdict"] == "error"
         assert _runs(tmp_path) == runs
+
+
+def _edited(path: Path, **fields: object) -> None:
+    path.write_text(json.dumps({**read_json(path), **fields}))
+
+
+TAMPERED: dict[str, Callable[[Sweep], object]] = {
+    "records changed": lambda sweep: (sweep.artifacts() / "layers_rank0.jsonl").write_text("{}\n"),
+    "summary gone": lambda sweep: (sweep.artifacts() / "summary_rank0.json").unlink(),
+    "a receipt that lies": lambda sweep: _edited(_receipt(sweep), verdict="off"),
+    "a receipt of another cell": lambda sweep: _edited(_receipt(sweep), cell="another"),
+    "a receipt of other options": lambda sweep: _edited(_receipt(sweep), options={"NANLOG_SAMPLE_EVERY": "7"}),
+    "pruned by nobody": lambda sweep: _edited(_receipt(sweep), verdict="pruned"),
+    "a receipt of another version": lambda sweep: _edited(_receipt(sweep), schema_version=2),
+    "a receipt cut short": lambda sweep: _receipt(sweep).write_bytes(_receipt(sweep).read_bytes()[:-40]),
+}
+
+
+def _receipt(sweep: Sweep) -> Path:
+    return sweep.cell_dir("none") / "receipt_d0_m0_t0_layer_numerics.json"
+
+
+def test_evidence_that_was_changed_since_is_gathered_again(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(COUNTING)
+    sweep = _sweep(tmp_path)
+    sweep.ran.ok()
+    wanted = cells._Wanted("none-none", ("layer_numerics",), {}, most=1, off=False, retained=False)
+    cell_dir = sweep.run_dir / "none-none"
+    assert wanted.without_evidence(Attachment(), cell_dir) == ""
+    for way, tamper in TAMPERED.items():
+        copy = replace(sweep, run_dir=tmp_path / "copy")
+        shutil.copytree(sweep.run_dir, copy.run_dir)
+        tamper(copy)
+        assert wanted.without_evidence(Attachment(), copy.run_dir / "none-none"), way
+        shutil.rmtree(copy.run_dir)
+
+    TAMPERED["records changed"](sweep)
+    again = _sweep(tmp_path)
+    again.ran.ok()
+    assert _runs(tmp_path) == 2
+    assert again.receipt()["verdict"] == "captured"
+    assert "run again, since trial _subprocess_d0_m0_t0 has invalid" in again.ran.err
+
+
+def test_a_cell_that_stopped_early_is_resumed_with_fewer_trials(tmp_path: Path) -> None:
+    """Two passes are enough of at most four; asked for three, the cell runs again, and older receipts do not help."""
+    (tmp_path / "train.py").write_text(COUNTING)
+    rule = {"events": 2, "max_trials": 4, "event_verdict": "pass"}
+    first = _sweep(tmp_path, stop_after=rule)
+    first.ran.ok()
+    assert _runs(tmp_path) == 2
+    assert "captured" in first.ran.out
+    _sweep(tmp_path, stop_after=rule).ran.ok()
+    assert _runs(tmp_path) == 2
+    more = _sweep(tmp_path, stop_after={**rule, "events": 3})
+    more.ran.ok()
+    assert _runs(tmp_path) == 5
+    assert [more.receipt(trial=trial)["verdict"] for trial in range(3)] == ["captured"] * 3
+    ran = run(["aorta-collectors", "verify", str(more.run_dir)], tmp_path).ok()
+    assert "3 of 3 requests satisfied" in ran.out
 
 
 def test_evidence_that_retention_removed_is_pruned_and_satisfies(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.host.support import Sweep, aorta, cell, once, probe_recipe, sweep_command, sweep_workload, workload_recipe
+from tests.host.support import Sweep, cell, once, probe_recipe, sweep_command, sweep_workload, workload_recipe
 from tests.support import TRAIN, Ran, run, summary
 
 pytestmark = pytest.mark.sweep
@@ -176,31 +176,6 @@ class TestForeignFiles:
         sweep.ran.ok()
         assert sweep.receipt()["verdict"] == "captured"
         assert "2 of 2 requests satisfied" in _verify(sweep.run_dir).ok().out
-
-
-PROCESS_ISOLATED = {
-    "by the workload": {"workload": "race", "workload_config": {}},
-    "by the recipe": {
-        "workload": "llm_determinism",
-        "trial_isolation": "process",
-        "workload_config": {"num_layers": 1, "dtype": "float32"},
-    },
-}
-
-
-@pytest.mark.parametrize("dry", [True, False], ids=["dry run", "run"])
-@pytest.mark.parametrize("isolated", PROCESS_ISOLATED)
-def test_process_isolation_is_refused_before_anything_runs(isolated: str, dry: bool, tmp_path: Path) -> None:
-    recipe = workload_recipe(tmp_path / "r.yaml", steps=1, **PROCESS_ISOLATED[isolated])
-    words = ["sweep", "run", "--recipe", str(recipe), "--output", "out", *ASK, *(["--dry-run"] if dry else [])]
-    ran = aorta(words, tmp_path)
-    assert ran.code == 1, ran.out + ran.err
-    assert "Traceback" not in ran.err
-    assert not (tmp_path / "out").exists()
-    (line,) = [line for line in ran.err.splitlines() if line.startswith("Error: ")]
-    assert line.startswith("Error: recipe.collect.layer_numerics: ")
-    assert "process" in line
-    assert "isolation" in line
 
 
 def test_three_collectors_are_all_armed_in_the_program(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_trials_of_one_process_share_no_state(training: Sweep) -> None:
     assert len({content["run_id"] for content in seen.values()}) == len(seen)
     # "last" runs after cells with other channels, another threshold, and values that overflow.
     first, last = seen["baseline", 0], seen["last", 1]
-    varying = ("run_id", "started_at", "jsonl", "overhead")
+    varying = ("run_id", "started_at", "jsonl", "overhead", "step_times_ms")
     assert {key: value for key, value in first.items() if key not in varying} == {
         key: value for key, value in last.items() if key not in varying
     }
