@@ -106,8 +106,11 @@ class TestLines:
                 {"host", "evidence", "cli", "registry", "api", "launch", "options", "layer_numerics", "observe"},
             ),
             ("registry", {"host", "evidence", "cli", "layer_numerics"}),
-            ("evidence", {"host", "cli", "registry", "layer_numerics", "observe", "frontend"}),
-            ("host", {"cli", "layer_numerics", "observe", "frontend"}),
+            ("evidence", {"host", "cli", "registry", "layer_numerics", "observe", "frontend", "analysis", "scaleout"}),
+            ("analysis", {"host", "cli", "registry", "observe", "frontend", "scaleout"}),
+            ("host", {"cli", "layer_numerics", "observe", "frontend", "workloads", "analysis", "scaleout"}),
+            ("scaleout", {"cli", "layer_numerics", "observe", "frontend", "workloads", "analysis"}),
+            ("workloads", {"cli", "registry", "layer_numerics", "observe", "frontend"}),
             ("cli", {"layer_numerics", "observe", "frontend"}),
             ("import_watch", {"host", "evidence", "cli", "registry", "api", "launch", "options", "layer_numerics"}),
         ],
@@ -118,10 +121,11 @@ class TestLines:
     def test_the_front_end_needs_the_standard_library_alone(self) -> None:
         assert places([item for item in imports_from("frontend") if not is_ours(item) and not _is_standard(item)]) == []
 
-    def test_only_host_imports_aorta(self) -> None:
+    def test_only_host_imports_aorta_and_a_workload_the_class_it_is_one_of(self) -> None:
         users = [item for item in IMPORTS if item.module.partition(".")[0] == "aorta"]
         assert users
-        assert places([item for item in users if item.file.relative_to(PACKAGE).parts[0] != "host"]) == []
+        others = [item for item in users if item.file.relative_to(PACKAGE).parts[0] != "host"]
+        assert {(item.file.parent.name, item.module) for item in others} == {("workloads", "aorta.workloads")}
 
     def test_torch_is_imported_at_the_top_only_where_a_model_is_observed(self) -> None:
         lazy = {"collector", "support", "verification", "names", "config", "__main__", "__init__"}
@@ -226,11 +230,11 @@ class TestLoading:
         assert ran.out == "aorta_collectors\naorta_collectors.host\n"
 
     def test_the_entry_points_of_the_package_load_without_torch(self, tmp_path: Path) -> None:
-        """Taking no_collectors attaches the plugin: aorta does that in every sweep."""
+        """Taking no_collectors, or script, attaches the plugin: aorta does that in every sweep."""
         code = """
 import sys
 from importlib.metadata import entry_points
-for group in ("aorta.collectors", "aorta.mitigations"):
+for group in ("aorta.collectors", "aorta.mitigations", "aorta.workloads"):
     for entry in entry_points(group=group):
         if entry.value.startswith("aorta_collectors"):
             entry.load()
@@ -240,6 +244,8 @@ for group in ("aorta.collectors", "aorta.mitigations"):
             "layer_numerics",
             "False",
             "no_collectors",
+            "False",
+            "script",
             "False",
         ]
 

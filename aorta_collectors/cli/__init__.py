@@ -8,9 +8,12 @@ import click
 
 from aorta_collectors import __version__
 from aorta_collectors.cli.list_collectors import list_collectors
+from aorta_collectors.cli.merge import merge
 from aorta_collectors.cli.pack import pack
+from aorta_collectors.cli.submit import submit
 from aorta_collectors.cli.verify import verify
 from aorta_collectors.errors import CollectorsError
+from aorta_collectors.printable import printable
 
 
 class _Group(click.Group):
@@ -18,7 +21,7 @@ class _Group(click.Group):
         try:
             return super().invoke(context)
         except CollectorsError as error:
-            click.echo(f"Error: {error} [{error.slug}]", err=True)
+            click.echo(f"Error: {printable(str(error), 10_000)} [{error.slug}]", err=True)
             sys.exit(error.exit_code)
 
 
@@ -36,3 +39,5 @@ def main() -> None:
 main.add_command(verify)
 main.add_command(list_collectors)
 main.add_command(pack)
+main.add_command(merge)
+main.add_command(submit)

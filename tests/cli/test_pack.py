@@ -27,7 +27,7 @@ TORCHS_OWN = (
 NOT_THERE = ("aorta_collectors", "aorta", "jsonschema", "referencing", "stevedore", "click", "rich", "orjson", "yaml")
 SPEC = {"watch": [{"scope": {"types": ["*"]}, "tensors": ["output", "igrad", "weight"]}], "sample_every": 1}
 #: Of when and where a run was, and how long it took.
-OF_A_RUN = {"run_id", "started_at", "pid", "jsonl", "overhead"}
+OF_A_RUN = {"run_id", "started_at", "pid", "jsonl", "overhead", "step_times_ms"}
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ _OF_A_RUN = frozenset({"t", "pid", "data_ptr", "storage_ptr"})
 # Fields that every record of ours has besides the stock ones.
 _IDENTITY = frozenset({"tensor_path", "seq", "invocation", "module_path", "optimizer_step"})
 # Fields that a record of ours may have: bits of headroom of a low-precision tensor, and the mark of a recomputation.
-_OURS = _IDENTITY | {"evaluation", "headroom", "recompute"}
+_OURS = _IDENTITY | {"evaluation", "evaluation_steps", "headroom", "recompute"}
 _SUMMARY_OF_A_RUN = frozenset({"pid", "jsonl", "notes", "records_written"})
 
 
