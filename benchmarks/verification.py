@@ -10,9 +10,9 @@ one core, and the sum is the limit. Reading from the page cache is a small part 
 above all, is what verifying adds: the ratio is the processor time of the whole command, its start and all of its
 processes included, over the limit.
 
-500 trials of 8 ranks, 2.4 million records in 1.5 GB, on two cores that other work was using too: sha256 0.8 s at
-2.0 GB/s and decoding 2.8 s at 0.5 GB/s of one core, the command 11 s of processor (3.1 of the limit) and 11 s of wall
-clock. A process that verifies holds some 45 MB, however large the run is.
+500 trials of 8 ranks, 2.4 million records in 1.5 GB, on two quiet cores: sha256 0.7 s at 2.1 GB/s and decoding 2.8 s at
+0.55 GB/s of one core, the command 10.6 s of processor (3.0 of the limit) and 5.5 s of wall clock.
+A process that verifies holds some 45 MB, however large the run is.
 """
 
 from __future__ import annotations
