@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -27,6 +28,11 @@ class Ran:
     def ok(self) -> Ran:
         assert self.code == 0, f"exit {self.code}\n{self.out}\n{self.err}"
         return self
+
+
+def interruptible() -> None:
+    """For preexec_fn: SIGINT does what it does by default, also where the tests run in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run(argv: list[str], cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 120) -> Ran:

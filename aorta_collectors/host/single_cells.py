@@ -45,7 +45,9 @@ def validate_sweep(words: Sequence[str]) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
             main.main(["sweep", "run", "--dry-run", *words], prog_name="aorta", standalone_mode=False)
     except click.ClickException as error:
-        raise CollectorsError(error.format_message()) from None
+        raise CollectorsError(" ".join(error.format_message().split())) from None
+    except UnicodeDecodeError as error:
+        raise CollectorsError(f"the recipe, or a mitigations file, is no text in UTF-8: {error}") from None
 
 
 def single_cells(recipe: Path, mitigation_files: Sequence[Path], collect: str) -> list[SingleCell]:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -116,7 +117,11 @@ class Engine:
         return [str(job.job_id) for job in submitted]
 
     def ended(self, entries: Mapping[str, Entry]) -> set[str]:
-        """Which of these cells' jobs have ended, as far as can be known from here."""
+        """Which of these cells' jobs have ended, as far as can be known from here.
+
+        Raises:
+            CollectorsError: One was handed to Slurm, and there is none to ask.
+        """
         found = set()
         slurm = {}
         for cell, entry in entries.items():
@@ -131,6 +136,12 @@ class Engine:
             return set()
         jobs = {cell: self._slurm_job(entry) for cell, entry in entries.items()}
         found = {cell for cell, job in jobs.items() if job.done()}
+        if len(found) < len(jobs) and shutil.which("squeue") is None:
+            open_jobs = ", ".join(f"{cell} ({job.job_id})" for cell, job in jobs.items() if cell not in found)
+            raise CollectorsError(
+                f"an earlier call handed jobs to Slurm, and squeue is not on PATH to ask for them: {open_jobs}. "
+                "Continue on a machine of the cluster, or give another --output"
+            )
         if time.monotonic() - self._queue_asked >= self.queue_every_s:
             # submitit asks the accounting ever less often, and where there is none it never learns that a job is gone.
             self._queue_asked = time.monotonic()

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from aorta_collectors.printable import printable
+
 
 class Display:
     """Shows cells done, running and failed."""
@@ -36,7 +38,7 @@ class Display:
 
     def say(self, cell: str, what: str) -> None:
         """One line about a cell. On a terminal it stays above the bar."""
-        self._console.print(Text(f"{cell}: {what}"))
+        self._console.print(Text(printable(f"{cell}: {what}")))
 
     def count(self, done: int, running: int, failed: int) -> None:
         if self._progress is not None:

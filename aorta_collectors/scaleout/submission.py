@@ -15,6 +15,7 @@ from pathlib import Path
 from aorta_collectors.errors import CollectorsError
 from aorta_collectors.evidence.table import render
 from aorta_collectors.host.single_cells import SingleCell, single_cells, validate_sweep
+from aorta_collectors.printable import printable
 from aorta_collectors.registry import collector_names, load_collector
 from aorta_collectors.scaleout.engine import Engine, log_of
 from aorta_collectors.scaleout.job import RESULTS, CellJob
@@ -36,23 +37,27 @@ def submit(request: Request, engine: Engine, output: Path, at_once: int | None) 
         at_once: How many local jobs may run at a time.
 
     Raises:
-        CollectorsError: The host refuses the recipe, `output` holds another sweep, or the executor refuses the jobs.
+        CollectorsError: The host refuses the recipe, `output` holds another sweep or cannot be written to, or the
+            executor refuses the jobs.
     """
     recipe = Path(request.recipe)
     validate_sweep([*request.words(recipe), *request.tail])
     files = [Path(path) for path, _ in request.mitigation_files]
     cells = {cell.name: cell for cell in single_cells(recipe, files, request.collect)}
     output = output.resolve()
-    output.mkdir(parents=True, exist_ok=True)
-    with _alone_in(output):
-        run = _Run(cells, open_submission(output, request), engine, output)
-        try:
-            with Display(sys.stderr, len(cells)) as display:
-                run.to_the_end(display, (at_once or 1) if engine.name == "local" else len(cells))
-        except KeyboardInterrupt:
-            run.interrupted()
-            raise
-        return run.report()
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with _alone_in(output):
+            run = _Run(cells, open_submission(output, request), engine, output)
+            try:
+                with Display(sys.stderr, len(cells)) as display:
+                    run.to_the_end(display, (at_once or 1) if engine.name == "local" else len(cells))
+            except KeyboardInterrupt:
+                run.interrupted()
+                raise
+            return run.report()
+    except OSError as error:
+        raise CollectorsError(f"--output {output} cannot be used: {error}") from None
 
 
 @contextlib.contextmanager
@@ -206,7 +211,7 @@ class _Run:
         done = sum(outcome.done for outcome in outcomes)
         for cell, outcome in zip(self._cells, outcomes, strict=True):
             if not outcome.done:
-                print(f"{cell}: {outcome.state}: {outcome.reason}")
+                print(printable(f"{cell}: {outcome.state}: {outcome.reason}"))
         print(f"{done} of {len(outcomes)} cells done. The matrix of evidence: {_shown(self._output / MATRIX)}")
         if done < len(outcomes):
             print("The same command submits the others again")

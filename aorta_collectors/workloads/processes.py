@@ -84,7 +84,7 @@ class Command:
             still = self._alive()
             if still:
                 log.warning("processes of a script that cannot be killed: %s", ", ".join(map(str, still)))
-            elif self._process is not None:
+            if self._process is not None and self._is_over():
                 self._process.wait()
         return left
 

@@ -130,7 +130,7 @@ class TestOrder:
 
     def test_a_bad_record_that_was_not_written_is_known_from_the_summary(self) -> None:
         cut = {"step": 3, "layer": "a", "direction": "fwd", "kind": "nan", "matmul_calls_so_far": 4, "seq": 2}
-        summaries = [{"first_bad": cut}, {"first_bad": None}]
+        summaries: list[Record] = [{"first_bad": cut}, {"first_bad": None}]
         artifacts = of_ranks([record(1, 0)], [record(5, 0, bad=True)], summaries=summaries)
         found = first_bad(artifacts)
         assert found is not None

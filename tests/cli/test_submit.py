@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,10 +28,11 @@ LOCAL = ["r.yaml", "--executor", "local"]
         ({}, ["--param", "slurm_partitoin=gpu"], ["true"], "Unknown argument 'partitoin' for executor 'slurm'"),
         ({}, ["--param", "timeout_min=soon"], ["true"], 'Parameter "timeout_min" expected type'),
         ({}, ["--param", "timeout_min"], ["true"], "NAME=VALUE is wanted"),
+        ({"collect": ["layer_numerics"]}, [], ["ssh", "node7", "python", "x.py"], "a launch is refused: ssh"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(
-    tmp_path: Path, content: dict[str, object], words: list[str], command: list[str] | None, message: str
+    tmp_path: Path, content: dict[str, Any], words: list[str], command: list[str] | None, message: str
 ) -> None:
     probe_recipe(tmp_path / "r.yaml", **content)
     ran = submit(tmp_path, [*LOCAL, *words], command)
@@ -57,3 +59,12 @@ def test_without_submitit_there_is_one_clear_error(tmp_path: Path) -> None:
     assert ran.err == (
         "Error: submitit is not installed. It runs the jobs: pip install 'aorta-collectors[submit]' [error]\n"
     )
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    probe_recipe(tmp_path / "r.yaml")
+    (tmp_path / OUT).mkdir()
+    (tmp_path / OUT / "jobs").write_text("no directory")
+    assert f"--output {tmp_path / OUT} cannot be used: " in submit(tmp_path, LOCAL, ["true"]).err
+    (tmp_path / "r.yaml").write_bytes(b"\xff\xfe")
+    assert "is no text in UTF-8" in submit(tmp_path, LOCAL, ["true"]).err

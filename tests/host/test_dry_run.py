@@ -120,6 +120,7 @@ def test_a_launch_that_the_options_do_not_allow_is_shown_as_refused(tmp_path: Pa
     ran = _dry(tmp_path, recipe, "--", "bash", "launch.sh")
     assert "refused" in " ".join(_plan(ran, "none-none"))
     assert "frontend: aorta needs a command that ends in a python script" in ran.out
+    assert ran.code == 1
 
 
 def test_a_dry_run_that_asks_for_nothing_says_nothing_of_ours(tmp_path: Path) -> None:

@@ -57,6 +57,22 @@ raise SystemExit(any(child.exitcode for child in children))
 """
 
 
+#: One of two ranks, in a trial where the other one left a summary.
+GROUPED = """
+from pathlib import Path
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from aorta_collectors.layer_numerics.place import Place, is_helper
+
+here = Path()
+(here / "summary_rank0.json").write_text("{}")
+assert is_helper(here, "t", None)
+dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
+assert not is_helper(here, "t", None)
+assert Place.claim(here, "t").rank == 1
+"""
+
+
 @pytest.fixture(scope="module", params=["trial", "launch"])
 def claimed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -175,3 +191,7 @@ class TestAlone:
         assert is_helper(tmp_path, "t", None)
         self.place(tmp_path, "a")
         assert is_helper(tmp_path, None, parent)
+
+    def test_a_rank_that_only_its_process_group_knows_is_no_helper(self, tmp_path: Path) -> None:
+        """As of torch.multiprocessing.spawn, whose processes have no RANK."""
+        run([PYTHON, "-c", GROUPED], tmp_path).ok()

@@ -94,7 +94,8 @@ def _control(script: Path, output: str, at_once: int, tasks: list[str]) -> None:
     """Run the tasks of one job, `at_once` at a time, as the controller of the cluster would."""
     while (_state() / "hold").exists():
         time.sleep(_POLL_S)
-    waiting, running = list(tasks), {}
+    waiting = list(tasks)
+    running: dict[str, subprocess.Popen[bytes]] = {}
     while waiting or running:
         while waiting and len(running) < at_once:
             task = waiting.pop(0)

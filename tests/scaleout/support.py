@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.host.support import read_json
-from tests.support import BIN, Ran, run
+from tests.support import BIN, Ran, interruptible, run
 
 OUT = Path("out")
 
@@ -39,7 +39,13 @@ def submit_and(
     out, err = cwd / "stdout", cwd / "stderr"
     with out.open("w") as stdout, err.open("w") as stderr:
         process = subprocess.Popen(
-            _argv(words, command), cwd=cwd, env=inherited, stdout=stdout, stderr=stderr, start_new_session=True
+            _argv(words, command),
+            cwd=cwd,
+            env=inherited,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            preexec_fn=interruptible,
         )
     until(lambda: when(err.read_text()) or process.poll() is not None)
     act(process)

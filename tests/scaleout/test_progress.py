@@ -33,3 +33,9 @@ def test_on_a_terminal_there_is_a_bar_with_the_counts(monkeypatch: pytest.Monkey
 
 def test_elsewhere_there_are_only_lines_and_a_path_stays_whole() -> None:
     assert _shown(io.StringIO()) == f"baseline: job 1 submitted; its log: {LONG}\n"
+
+
+def test_what_a_program_chose_does_not_move_the_cursor() -> None:
+    out = io.StringIO()
+    Display(out, 1).say("baseline", "lacking: no record of \x1b[2Jlayer")
+    assert out.getvalue() == "baseline: lacking: no record of \\x1b[2Jlayer\n"

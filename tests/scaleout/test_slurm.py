@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aorta_collectors.errors import CollectorsError
 from aorta_collectors.scaleout.engine import Engine
 from aorta_collectors.scaleout.ledger import Entry
 from tests.host.support import cell, workload_recipe
@@ -59,7 +60,8 @@ def test_the_cells_are_one_array_with_the_parameters_and_the_parallelism_asked_f
     script = (thrice.state / "1000.sh").read_text()
     for line in ("array=0-2%2", "partition=debug", "mem=4GB", "time=30", "job-name=aorta-r"):
         assert f"#SBATCH --{line}\n" in script
-    running, most = set(), 0
+    running: set[str] = set()
+    most = 0
     for task, state in (line.split() for line in (thrice.state / "events").read_text().splitlines()):
         running = running | {task} if state == "RUNNING" else running - {task}
         most = max(most, len(running))
@@ -120,3 +122,6 @@ def test_a_job_that_neither_accounting_nor_queue_knows_has_ended(
     assert engine.ended(entries) == set()
     assert engine.ended(entries) == {"2000_1"}
     assert engine.state(entries["2000_1"]) == "no longer in Slurm's queue"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CollectorsError, match=r"squeue is not on PATH to ask for them: 2000_0 \(2000_0\), 2000_1"):
+        engine.ended(entries)

@@ -66,6 +66,9 @@ def _check_records(armed: Armed, row: Row) -> None:
     assert max([record["invocation"] for record in armed.records], default=0) == row.invocations
     evaluations = {record["step"] for record in armed.records if record.get("evaluation")}
     assert len(evaluations) == row.evaluations
+    for record in armed.records:
+        before = [step for step in evaluations if step <= record["step"]]
+        assert record.get("evaluation_steps", 0) == len(before)
 
 
 @pytest.mark.parametrize("program", ALL)
@@ -76,6 +79,14 @@ def test_the_first_bad_value_is_where_and_when_it_was_made(program: str, outcome
         if first is not None and first["layer"] == "(loss)":
             continue  # looked at for the origin alone, and before any gradient
         assert (first and (first["step"], first["layer"], first["role"])) == row.first_bad
+        # What lines ranks up by training steps stands with each finding.
+        if first is not None:
+            evaluated = {record["step"] for record in armed.records if record.get("evaluation")}
+            before = [step for step in evaluated if step <= first["step"]]
+            assert (first.get("evaluation_steps", 0), first.get("evaluation", False)) == (
+                len(before),
+                first["step"] in evaluated,
+            )
     origin = outcome.origin.summary["origin"]
     assert (origin["stage"], origin["module"], origin["step"]) == row.origin
 
