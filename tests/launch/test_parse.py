@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aorta_collectors.environment import ARM_VARIABLE
 from aorta_collectors.errors import LaunchError
 from aorta_collectors.launch.launchers import LAUNCHERS
-from aorta_collectors.launch.names import FRONTEND_MODULE
+from aorta_collectors.launch.names import FRONTEND_MODULE, package_directories
 from aorta_collectors.launch.parse import find_target
 from aorta_collectors.launch.value import Launch
 from tests.launch.corpus import ARM, CORPUS, SITE, VARIABLES, armed, filled, launch_of, name_of
@@ -122,6 +122,7 @@ def without_added(argv: list[str], launch: Launch) -> bool:
 
 
 class TestProperties:
+    @example(["docker", "run", "image", "train.sh"])
     @settings(max_examples=300, deadline=None)
     @given(st.lists(words, max_size=12))
     def test_rewriting_never_drops_or_reorders_a_word(self, argv: list[str]) -> None:
@@ -132,6 +133,8 @@ class TestProperties:
         assert without_added(argv, launch)
         # What was put in is what brings in the front-end, or passes variables and directories on; nothing else.
         own = {ARM_VARIABLE, "NANLOG_DIR", "PYTHONPATH", "-e", "-x", "--volume", "--bind", "-m", FRONTEND_MODULE}
+        # In a checkout the schemas are mounted as well, wherever that lies.
+        own |= {f"{directory}:{directory}:ro" for directory in package_directories()}
         added = list(launch.argv)
         for word in argv:
             if word in added:
