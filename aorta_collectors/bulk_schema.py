@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from aorta_collectors.plain_schema import DESCRIBING, referred
+
 #: True only if each of the values fits.
 _Test = Callable[[Sequence[Any]], bool]
 
@@ -33,14 +35,10 @@ class BulkSchema:
     Args:
         schema: What values are checked against. A keyword that is not known here makes nothing sure.
         others: Schemas that it may refer to by their $id.
-        describing: Keywords that say nothing of a value.
     """
 
-    def __init__(
-        self, schema: Mapping[str, Any], others: Iterable[Mapping[str, Any]], describing: frozenset[str]
-    ) -> None:
+    def __init__(self, schema: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> None:
         self._by_id = {other["$id"]: other for other in others}
-        self._describing = describing
         self._ready: dict[int, _Test] = {}
         self._test = self._compiled(schema, schema)
 
@@ -60,17 +58,14 @@ class BulkSchema:
                     tests.append(_items(self._compiled(rule, root)))
                 case "properties" | "required" | "additionalProperties":
                     pass  # below, together
-                case _ if keyword not in self._describing:
+                case _ if keyword not in DESCRIBING:
                     tests.append(_simple(keyword, rule))
         if not schema.keys().isdisjoint(("properties", "required", "additionalProperties")):
             tests.append(self._fields(schema, root))
         return _all(tests)
 
     def _reference(self, rule: str, root: Mapping[str, Any]) -> _Test:
-        name, _, pointer = rule.partition("#")
-        target = where = self._by_id[name] if name else root
-        for part in pointer.split("/")[1:]:
-            target = target[part]
+        target, where = referred(rule, root, self._by_id)
 
         def fits(values: Sequence[Any]) -> bool:
             # Made ready when first used: a schema may refer to what it is part of.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 #: Names the functions that arm collectors in a process, as "module:function", separated by spaces.
 ARM_VARIABLE = "AORTA_COLLECTORS_ARM"
@@ -22,6 +23,22 @@ def switched_off(environment: Mapping[str, str]) -> bool:
     Only what the recipe controls counts: a variable left over in the operator's shell must not let a request pass.
     """
     return str(environment.get(SWITCH_VARIABLE, "")).lower() == "off"
+
+
+@contextlib.contextmanager
+def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process for a while, as those that a recipe sets for a cell: programs are found on that
+    PATH then, and processes inherit them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def bootstrap_directory() -> str:

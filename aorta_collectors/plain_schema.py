@@ -62,10 +62,7 @@ class PlainValidator:
         for keyword, rule in schema.items():
             match keyword:
                 case "$ref":
-                    name, _, pointer = rule.partition("#")
-                    target = where = self._by_id[name] if name else root
-                    for part in pointer.split("/")[1:]:
-                        target = target[part]
+                    target, where = referred(rule, root, self._by_id)
                     yield from self._faults(value, target, where, path)
                 case "allOf":
                     for part in rule:
@@ -87,6 +84,17 @@ class PlainValidator:
                 case _:
                     for message in _messages(keyword, rule, value, schema):
                         yield Fault(path, keyword, rule, schema, value, message)
+
+
+def referred(
+    reference: str, root: Mapping[str, Any], by_id: Mapping[str, Mapping[str, Any]]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The schema that a $ref in `root` names, and the one in which that stands."""
+    name, _, pointer = reference.partition("#")
+    target = where = by_id[name] if name else root
+    for part in pointer.split("/")[1:]:
+        target = target[part]
+    return target, where
 
 
 def _messages(keyword: str, rule: Any, value: Any, schema: Mapping[str, Any]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from aorta_collectors.bulk_schema import BulkSchema
 from aorta_collectors.errors import OptionsError
-from aorta_collectors.plain_schema import DESCRIBING, PlainValidator
+from aorta_collectors.plain_schema import PlainValidator
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -89,7 +89,7 @@ class Validator:
 
     def __init__(self, name: str) -> None:
         schema, others = load_schema(name), [load_schema(other) for other in schema_names()]
-        self._bulk = BulkSchema(schema, others, DESCRIBING)
+        self._bulk = BulkSchema(schema, others)
         self._plain = PlainValidator(schema, others)
 
     def fits(self, values: Sequence[Any]) -> bool:

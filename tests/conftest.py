@@ -1,12 +1,33 @@
-"""Fixtures that restore the world: the environment, and torch's global hooks."""
+"""Fixtures that restore the world (the environment, and torch's global hooks), and a verified run to be spoiled."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.faults.spoiled import Run
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory with three trials of two ranks, all captured; not to be changed."""
+    from tests.faults.spoiled import built
+
+    return built(tmp_path_factory.mktemp("good"))
+
+
+@pytest.fixture
+def spoilt(good: Path, tmp_path: Path) -> Run:
+    """A copy of it, of which a test spoils the second trial."""
+    from tests.faults.spoiled import copied
+
+    return copied(good, tmp_path)
 
 
 @pytest.fixture(autouse=True)

@@ -53,9 +53,9 @@ def render(findings: Sequence[Finding], out: TextIO, every: bool = False) -> Non
         place = f"{finding.cell}, trial {_trial_index(finding)}"
         if finding.receipt is not None and finding.receipt.files:
             added = f" ({len(finding.added)} file(s) added since: {finding.added[0]})" if finding.added else ""
-            console.print(Text(printable(f"{place}: {_shown(finding.artifacts)}{added}", _UNBOUNDED)))
+            console.print(Text(printable(f"{place}: {shown(finding.artifacts)}{added}", _UNBOUNDED)))
         if not finding.satisfied:
-            what = f"{finding.verdict.value}: {printable(finding.reason)} [{_shown(finding.trial_file)}]"
+            what = f"{finding.verdict.value}: {printable(finding.reason)} [{shown(finding.trial_file)}]"
             console.print(Text(printable(f"{place}: {what}", _UNBOUNDED)))
 
 
@@ -117,7 +117,7 @@ def _trial_index(finding: Finding) -> str:
     return finding.trial.rpartition("_t")[2] or "-"
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """Relative to the working directory where that is shorter."""
     try:
         return min(str(path), os.path.relpath(path), key=len)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from aorta_collectors.api import Collector, Options
@@ -28,7 +28,7 @@ class Asked:
     run_ids: list[str]
     launch: Launch | None = None
     refused: str = ""
-    checked: Checked | None = field(default=None)
+    checked: Checked | None = None
 
     @property
     def run_id(self) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from aorta.registry import RegistryError
 
 from aorta_collectors import __version__
-from aorta_collectors.host import cells, dry_run, isolation, planned, preflight, registry_spec, trials
+from aorta_collectors.host import cells, dry_run, isolation, preflight, registry_spec, sweep, trials
 from aorta_collectors.host.attachment import Attachment
 
 TESTED_HOST = "0.3.0"
@@ -79,7 +79,7 @@ PATCH_POINTS = (
             "strict",
             "should_write",
         ),
-        planned.run_recipe_locked,
+        sweep.run_recipe_locked,
     ),
     PatchPoint("aorta.run.collectors", "_registry", (), registry_spec.registry),
     PatchPoint(

@@ -7,18 +7,16 @@ process without the plugin, and nobody has looked for evidence there.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
 from aorta.run._process import TrialWorkerError
 
 from aorta_collectors.api import Expected, Verdict, Verification
-from aorta_collectors.environment import TRIAL_VARIABLE, whole_number
+from aorta_collectors.environment import TRIAL_VARIABLE, variables_set, whole_number
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.directory import Anchor
 from aorta_collectors.evidence.trial import Checked, check_artifacts
@@ -58,7 +56,7 @@ def run_isolated_trial(attachment: Attachment, original: Callable[..., Any], *ar
     if arguments["should_write"]:
         note_trials(request, names, arguments["trial_idx"], arguments["results_dir"])
     try:
-        with _told(run_id):
+        with variables_set({TRIAL_VARIABLE: run_id}):  # the host hands it to the process
             result = original(*args, **kwargs)
     except TrialWorkerError as error:
         if not arguments["should_write"]:
@@ -68,16 +66,6 @@ def run_isolated_trial(attachment: Attachment, original: Callable[..., Any], *ar
     if not arguments["should_write"]:
         return result
     return _confirmed(result, place, requests, arguments)
-
-
-@contextlib.contextmanager
-def _told(run_id: str) -> Iterator[None]:
-    """The id in the environment that the host hands to the process."""
-    os.environ[TRIAL_VARIABLE] = run_id
-    try:
-        yield
-    finally:
-        os.environ.pop(TRIAL_VARIABLE, None)
 
 
 def _confirmed(result: Any, place: TrialPlace, requests: list[Asked], arguments: dict[str, Any]) -> Any:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from aorta_collectors.api import Capture
-from aorta_collectors.environment import switched_off
+from aorta_collectors.environment import switched_off, variables_set
 from aorta_collectors.errors import LaunchError
-from aorta_collectors.host import sweep
 from aorta_collectors.host.attachment import Attachment
-from aorta_collectors.host.preflight import cell_environment, environment_of_a_trial
+from aorta_collectors.host.preflight import cell_environment
 from aorta_collectors.host.workload import command_workload
 from aorta_collectors.host.wrapping import Wrapping, takes_the_script
 from aorta_collectors.launch.value import Launch
@@ -43,7 +42,7 @@ def planned_launch(attachment: Attachment, cell: Any, recipe: Any, argv: tuple[s
     names = tuple(cell.effective_collect(recipe.collect))
     options = cell.effective_collect_options(recipe.collect_options)
     command = command_workload(recipe.workload) if argv is None else None
-    with environment_of_a_trial(environment):
+    with variables_set(environment):
         if argv is not None:
             launch = Launch.of_this_process(argv)
         elif command is not None:
@@ -55,18 +54,6 @@ def planned_launch(attachment: Attachment, cell: Any, recipe: Any, argv: tuple[s
                 launch = _plan(attachment, name, launch, options)
             return launch.without_absent(os.environ)
         return _wrapped(attachment, launch, names, options).without_absent(os.environ)
-
-
-def run_recipe_locked(
-    attachment: Attachment, original: Callable[..., Path], *, recipe: Any, subprocess_argv: Any, **kwargs: Any
-) -> Path:
-    """The sweep, if its launches can be observed. Each trial would fail at its setup otherwise.
-
-    Raises:
-        click.ClickException: A launch is refused, or what `sweep` says.
-    """
-    refuse_launches(attachment, recipe, subprocess_argv)
-    return sweep.run_recipe_locked(attachment, original, recipe=recipe, subprocess_argv=subprocess_argv, **kwargs)
 
 
 def refuse_launches(attachment: Attachment, recipe: Any, argv: tuple[str, ...] | None) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from aorta.instrumentation.proton import PROTON_MODULE
 from aorta.triage.recipe import RecipeSchemaError
 
 from aorta_collectors.api import Capture
+from aorta_collectors.environment import variables_set
 from aorta_collectors.errors import CollectorsError, LaunchError, OptionsError
 from aorta_collectors.host.attachment import Attachment
 from aorta_collectors.host.workload import command_workload
@@ -45,7 +45,7 @@ def _validate_commands(workload: Any, recipe: Any) -> None:
     for cell in recipe.cells:
         place = f"recipe.cells[{cell.name}]" if cell.workload_config else "recipe"
         try:
-            with environment_of_a_trial(cell_environment(cell, recipe)):
+            with variables_set(cell_environment(cell, recipe)):
                 workload.check_config({**recipe.workload_config, **cell.workload_config}, f"{place}.workload_config")
         except OptionsError as error:
             raise RecipeSchemaError(str(error)) from None
@@ -102,18 +102,3 @@ def cell_environment(cell: Any, recipe: Any) -> dict[str, str]:
     merged.update(recipe.extra_env)
     merged.update(cell.extra_env)
     return merged
-
-
-@contextlib.contextmanager
-def environment_of_a_trial(environment: Mapping[str, str]) -> Iterator[None]:
-    """What a recipe sets for a cell, as the host sets it for its trials: programs are found on that PATH."""
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

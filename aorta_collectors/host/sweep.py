@@ -17,6 +17,7 @@ from aorta_collectors.evidence.ledger import Requested, write_ledger
 from aorta_collectors.evidence.run import Finding, receipts_of
 from aorta_collectors.evidence.table import render
 from aorta_collectors.host.attachment import Attachment, CellOutcome
+from aorta_collectors.host.planned import refuse_launches
 
 _NOT_YET = "the sweep has not come to the end of this cell: it is still running, or it was killed"
 _ENDED = "the sweep ended before this cell"
@@ -28,9 +29,11 @@ def run_recipe_locked(
     """The host's sweep, then the evidence of its cells.
 
     Raises:
-        click.ClickException: A request for evidence is not satisfied. The matrix has been written by then. An error of
-            the sweep itself is passed on instead.
+        click.ClickException: A launch is refused, of which no evidence can come: each trial would fail at its setup.
+            Or a request for evidence is not satisfied. The matrix has been written by then. An error of the sweep
+            itself is passed on instead.
     """
+    refuse_launches(attachment, recipe, kwargs["subprocess_argv"])
     requested = {cell.name: attachment.ours(cell.effective_collect(recipe.collect)) for cell in recipe.cells}
     names = frozenset(name for cell_names in requested.values() for name in cell_names)
     if not names or not should_write:
@@ -81,11 +84,9 @@ class _Outcomes(dict[str, CellOutcome]):
         with contextlib.suppress(CollectorsError):  # the one at the end of the sweep is told
             self.note(_NOT_YET)
 
-    def note(self, open_cells: str) -> list[Requested]:
+    def note(self, open_cells: str) -> None:
         """Write the ledger; `open_cells` is what it says of cells without an outcome. Raises ArtifactError."""
-        entries = self.entries(open_cells)
-        write_ledger(self._run_dir, entries)
-        return entries
+        write_ledger(self._run_dir, self.entries(open_cells))
 
     def entries(self, open_cells: str) -> list[Requested]:
         entries: list[Requested] = []

@@ -33,7 +33,7 @@ from aorta_collectors.host.attachment import Attachment
 from aorta_collectors.host.env_file import EnvFile
 from aorta_collectors.host.ranks import Lacking, RankExchange
 from aorta_collectors.host.retention import Retention
-from aorta_collectors.host.trial_place import TrialPlace
+from aorta_collectors.host.trial_place import TrialPlace, results_anchor
 from aorta_collectors.host.verdicts import correct_record, killed_by, saw_bad, without_evidence
 from aorta_collectors.host.wrapping import Wrapping, takes_the_script
 from aorta_collectors.launch.value import Launch
@@ -101,10 +101,7 @@ class Trial:
         """Learn where the trial's artifacts go, from the configuration that the host gives its workload."""
         self._config = dict(config)  # the workload has the same object, and may change it
         self._inherited = dict(os.environ)
-        root, identity = config.get("_aorta_results_root"), config.get("_aorta_results_root_id")
-        if root:
-            anchor = Anchor(Path(root), (int(identity[0]), int(identity[1])) if identity else None)
-            self.place = replace(self.place, anchor=anchor)
+        self.place = replace(self.place, anchor=results_anchor(config) or self.place.anchor)
         extras = config.get("_aorta_probe_extras")
         self._retention, self._env_file = Retention(extras), EnvFile(extras)
         self._wrapping = self._wrapping_of(Launch.of_this_process(()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,12 @@ from aorta_collectors.evidence.directory import Anchor
 from aorta_collectors.evidence.receipt import Receipt, read_receipt, receipt_name
 from aorta_collectors.evidence.trial import Checked
 from aorta_collectors.host.asked import Asked
+
+
+def results_anchor(config: Mapping[str, Any]) -> Anchor | None:
+    """The results directory, as it was before the program ran, in the configuration of a trial; None without one."""
+    root, identity = config.get("_aorta_results_root"), config.get("_aorta_results_root_id")
+    return Anchor(Path(root), (int(identity[0]), int(identity[1])) if identity else None) if root else None
 
 
 @dataclass(frozen=True)

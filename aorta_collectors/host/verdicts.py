@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from aorta_collectors.api import Verdict
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.directory import Anchor
+from aorta_collectors.linux import signal_name
 
 log = logging.getLogger("aorta.collectors")
 
@@ -23,10 +23,7 @@ def killed_by(metrics: Mapping[str, Any]) -> str:
     # The host writes -1 where its own patience was over, and no command dies of SIGHUP there.
     if not isinstance(exit_code, int) or exit_code >= -1:
         return ""
-    try:
-        return signal.Signals(-exit_code).name
-    except ValueError:
-        return f"signal {-exit_code}"
+    return signal_name(-exit_code)
 
 
 def saw_bad(collector: str, metrics: Mapping[str, Any]) -> bool:

@@ -72,9 +72,7 @@ class Environment(Cut):
 
     def words(self, passed: Passed) -> list[str]:
         lost = {name: value for name, value in passed.variables.items() if self.loses(name)}
-        if _PYTHON_PATH in lost:
-            lost[_PYTHON_PATH] = _in_front(self.assigned.get(_PYTHON_PATH, ""))
-        return [f"{name}={value}" for name, value in sorted(lost.items()) if self.assigned.get(name) != value]
+        return [f"{name}={value}" for name, value in sorted(_differing(lost, self.assigned).items())]
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,8 @@ class ExportWords(Cut):
 
     def words(self, passed: Passed) -> list[str]:
         words = [word for name in _entries(passed, self.listed, not self.listed) for word in ("-x", name)]
-        for name, value in sorted(_differing(passed, self.assigned).items()):
+        given = {name: value for name, value in passed.variables.items() if name in self.assigned}
+        for name, value in sorted(_differing(given, self.assigned).items()):
             words += ["-env", name, value]
         return words
 
@@ -115,23 +114,15 @@ class DockerContainer(Cut):
         return True
 
     def words(self, passed: Passed) -> list[str]:
+        # An image's own PYTHONPATH cannot be known here. The front-end keeps it, and puts its part before it for the
+        # program's children. Where there is no front-end, evidence is worth more than what the image has there, which
+        # is seldom anything; the note says so.
+        kept = (_PYTHON_PATH,) if passed.rewritten else ()
+        wanted = {name: value for name, value in passed.variables.items() if name not in kept}
         words = []
-        for name, value in sorted(passed.variables.items()):
-            if name == _PYTHON_PATH:
-                # An image's own PYTHONPATH cannot be known here. The front-end keeps it, and puts its part before it
-                # for the program's children. Where there is no front-end, evidence is worth more than what the image
-                # has there, which is seldom anything; the note says so.
-                if passed.rewritten:
-                    continue
-                value = _in_front(self.assigned.get(name, ""))
-            if self.assigned.get(name) != value:
-                words += ["-e", f"{name}={value}"]
-        for path in (*passed.reads, *passed.writes):
-            if path in self.mounted:
-                continue
-            mount = f"{_mountable(path, ':')}:{path}"
-            words += ["--volume", mount if path in passed.writes else f"{mount}:ro"]
-        return words
+        for name, value in sorted(_differing(wanted, self.assigned).items()):
+            words += ["-e", f"{name}={value}"]
+        return [*words, *_mounts("--volume", passed, self.mounted, ":")]
 
 
 @dataclass(frozen=True)
@@ -146,14 +137,10 @@ class ApptainerContainer(Cut):
     mounted: frozenset[str] = frozenset()
 
     def words(self, passed: Passed) -> list[str]:
-        given = {} if passed.rewritten else _differing(passed, self.assigned)
-        words = ["--env", f"{_PYTHON_PATH}={given[_PYTHON_PATH]}"] if _PYTHON_PATH in given else []
-        for path in (*passed.reads, *passed.writes):
-            if path in self.mounted:
-                continue
-            mount = f"{_mountable(path, ':,')}:{path}"
-            words += ["--bind", mount if path in passed.writes else f"{mount}:ro"]
-        return words
+        given = {name: value for name, value in passed.variables.items() if name in self.assigned}
+        differing = {} if passed.rewritten else _differing(given, self.assigned)
+        words = ["--env", f"{_PYTHON_PATH}={differing[_PYTHON_PATH]}"] if _PYTHON_PATH in differing else []
+        return [*words, *_mounts("--bind", passed, self.mounted, ":,")]
 
     def environment(self, passed: Passed) -> Mapping[str, str]:
         prefixes = ("APPTAINERENV_", "SINGULARITYENV_")
@@ -164,12 +151,22 @@ class ApptainerContainer(Cut):
         return {f"{prefix}{name}": passed.variables[name] for name in names for prefix in prefixes}
 
 
-def _differing(passed: Passed, assigned: Mapping[str, str]) -> dict[str, str]:
-    """What must take the place of a value that the command's own words give to a variable of the collector's."""
-    wanted = {name: value for name, value in passed.variables.items() if name in assigned}
+def _differing(wanted: Mapping[str, str], assigned: Mapping[str, str]) -> dict[str, str]:
+    """Those of the variables that are wanted to which the command's own words do not give the value already."""
+    wanted = dict(wanted)
     if _PYTHON_PATH in wanted:
-        wanted[_PYTHON_PATH] = _in_front(assigned[_PYTHON_PATH])
-    return {name: value for name, value in wanted.items() if assigned[name] != value}
+        wanted[_PYTHON_PATH] = _in_front(assigned.get(_PYTHON_PATH, ""))
+    return {name: value for name, value in wanted.items() if assigned.get(name) != value}
+
+
+def _mounts(option: str, passed: Passed, mounted: frozenset[str], separators: str) -> list[str]:
+    """Words that mount each path at the same place in a container, what is only read without the right to write."""
+    words = []
+    for path in (*passed.reads, *passed.writes):
+        if path not in mounted:
+            mount = f"{_mountable(path, separators)}:{path}"
+            words += [option, mount if path in passed.writes else f"{mount}:ro"]
+    return words
 
 
 def _entries(passed: Passed, listed: Sequence[str], all_pass: bool) -> list[str]:

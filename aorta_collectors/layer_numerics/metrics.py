@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aorta_collectors import strict_json
 from aorta_collectors.api import Artifacts
 from aorta_collectors.layer_numerics.order import Alignment, Position
-from aorta_collectors.layer_numerics.reading import SUMMARY
+from aorta_collectors.layer_numerics.reading import summaries_of
 
 # Summary field -> what of it becomes a metric; what is null becomes none.
 _FINDINGS = {
@@ -31,7 +30,7 @@ _STAGES = {
 
 def summarize(artifacts: Artifacts) -> Mapping[str, float | int | str]:
     """Metrics for the matrix: counts over all ranks, the earliest bad record of any of them, and the origin."""
-    summaries = [strict_json.loads(artifacts.read(name)) for name in artifacts.sizes() if SUMMARY.match(name)]
+    summaries = summaries_of(artifacts)
     metrics: dict[str, float | int | str] = {
         "layer_numerics_records": sum(summary["records_written"] for summary in summaries),
         "layer_numerics_modules": max(summary["watched_count"] for summary in summaries),

@@ -100,6 +100,11 @@ def is_stock(expected: Expected) -> bool:
     return expected.options.values.get("frontend") == "aorta"
 
 
+def summaries_of(artifacts: Artifacts) -> list[dict[str, Any]]:
+    """All summaries, in the order of their names, of artifacts that have been verified."""
+    return [strict_json.loads(artifacts.read(name)) for name in sorted(artifacts.sizes()) if SUMMARY.match(name)]
+
+
 def read_processes(artifacts: Artifacts, expected: Expected) -> list[Process]:
     """The processes that left a summary for this trial. Raises Fault (missing, invalid, stale)."""
     checker = validator("layer_numerics.summary")

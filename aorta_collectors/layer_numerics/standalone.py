@@ -10,6 +10,7 @@ from pathlib import Path
 
 from aorta_collectors.layer_numerics.names import RUN_ID_VARIABLE
 from aorta_collectors.layer_numerics.ranks import RANKS_OF_A_JOB, told
+from aorta_collectors.linux import stat_fields
 
 #: "run_id:pid:directory" of the launch to which a process belongs.
 LAUNCH_VARIABLE = "AORTA_COLLECTORS_LAUNCH"
@@ -66,7 +67,7 @@ def _launcher(variable: str) -> int:
     pid = os.getppid()
     while pid > 1 and _has(pid, variable):
         try:
-            pid = int(_status(pid)[1])
+            pid = int(stat_fields(pid)[1])
         except (OSError, IndexError, ValueError):
             break
     return pid
@@ -82,13 +83,6 @@ def _has(pid: int, variable: str) -> bool:
 def _started_at(pid: int) -> str:
     """When a process began, in clock ticks since boot; empty where the system does not tell."""
     try:
-        return _status(pid)[19]
+        return stat_fields(pid)[19]
     except (OSError, IndexError):
         return ""
-
-
-def _status(pid: int) -> list[str]:
-    """What Linux tells of a process, from its state on; its parent is the next."""
-    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    # The command's name comes second, in parentheses, and may have spaces and parentheses in it.
-    return text.rpartition(")")[2].split()

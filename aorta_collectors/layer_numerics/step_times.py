@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from aorta_collectors import strict_json
 from aorta_collectors.api import Artifacts
-from aorta_collectors.layer_numerics.reading import SUMMARY
+from aorta_collectors.layer_numerics.reading import summaries_of
 
 
 def step_times_ms(artifacts: Artifacts) -> Sequence[float]:
@@ -16,7 +15,7 @@ def step_times_ms(artifacts: Artifacts) -> Sequence[float]:
 
     The ranks of a job wait for one another, so that one of them tells of all.
     """
-    summaries = [strict_json.loads(artifacts.read(name)) for name in sorted(artifacts.sizes()) if SUMMARY.match(name)]
+    summaries = summaries_of(artifacts)
     if not summaries:
         return ()
     most = max(summaries, key=lambda summary: (int(summary["steps_seen"]), -int(summary["rank"])))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta_collectors.errors import CollectorsError
+from aorta_collectors.linux import stat_fields
 from aorta_collectors.scaleout.job import CellJob, run_cell
 from aorta_collectors.scaleout.ledger import Entry
 
@@ -212,14 +213,13 @@ def _runs_here(entry: Entry) -> bool:
     """Whether it is a process of this machine, and the one that was started: a number may have been given again."""
     if entry.host != socket.gethostname():
         return False
-    process = Path("/proc", entry.job)
     try:
-        state = (process / "stat").read_bytes().rpartition(b")")[2].split()[0]
-        command = (process / "cmdline").read_bytes()
-    except OSError:
+        state = stat_fields(int(entry.job))[0]
+        command = Path("/proc", entry.job, "cmdline").read_bytes()
+    except (OSError, ValueError):
         return False
     # One that has ended and not been waited for has no command line any more, and one that just begins has none yet.
-    return state not in (b"Z", b"X") and (not command or entry.folder.encode() in command)
+    return state not in "ZX" and (not command or entry.folder.encode() in command)
 
 
 def _queued() -> set[str] | None:

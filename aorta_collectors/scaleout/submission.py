@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import socket
 import sys
 import time
@@ -13,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aorta_collectors.errors import CollectorsError
-from aorta_collectors.evidence.table import render
+from aorta_collectors.evidence.table import render, shown
 from aorta_collectors.host.single_cells import SingleCell, single_cells, validate_sweep
 from aorta_collectors.printable import printable
 from aorta_collectors.registry import collector_names, load_collector
@@ -135,7 +134,7 @@ class _Run:
             for name, (attempt, _), job_id in zip(group, prepared, ids, strict=True):
                 entry = Entry(attempt, self._engine.name, job_id, str(folder), socket.gethostname())
                 self._running[name] = self._submission.cells[name] = entry
-                display.say(name, f"job {job_id} submitted; its log: {_shown(log_of(entry))}")
+                display.say(name, f"job {job_id} submitted; its log: {shown(log_of(entry))}")
             self._write()
 
     def _prepared(self, name: str) -> tuple[int, CellJob]:
@@ -212,12 +211,7 @@ class _Run:
         for cell, outcome in zip(self._cells, outcomes, strict=True):
             if not outcome.done:
                 print(printable(f"{cell}: {outcome.state}: {outcome.reason}"))
-        print(f"{done} of {len(outcomes)} cells done. The matrix of evidence: {_shown(self._output / MATRIX)}")
+        print(f"{done} of {len(outcomes)} cells done. The matrix of evidence: {shown(self._output / MATRIX)}")
         if done < len(outcomes):
             print("The same command submits the others again")
         return done == len(outcomes)
-
-
-def _shown(path: Path) -> str:
-    """Relative to the working directory where that is shorter."""
-    return min(str(path), os.path.relpath(path), key=len)

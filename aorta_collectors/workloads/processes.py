@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from aorta_collectors.linux import stat_fields
+
 log = logging.getLogger("aorta.collectors")
 
 # A command that runs a sweep itself hands the mark of the outer one on beside its own.
@@ -118,15 +120,16 @@ class Command:
     def _alive(self) -> list[int]:
         """The command's processes, those that are dead but not waited for left out."""
         leader = self._process.pid if self._process is not None else None
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and self._is_ours(name, leader)]
+        pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+        return [pid for pid in pids if self._is_ours(pid, leader)]
 
-    def _is_ours(self, pid: str, leader: int | None) -> bool:
+    def _is_ours(self, pid: int, leader: int | None) -> bool:
         try:
-            state, _, _, session = Path("/proc", pid, "stat").read_bytes().rpartition(b")")[2].split()[:4]
+            state, _, _, session = stat_fields(pid)[:4]
             # A main thread that has ended before others is a zombie of a process that has not.
-            if state in b"ZX" and (int(pid) != leader or self._is_over()):
+            if state in "ZX" and (pid != leader or self._is_over()):
                 return False
-            return int(session) == leader or self._mark.encode() in Path("/proc", pid, "environ").read_bytes()
+            return int(session) == leader or self._mark.encode() in Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             return False  # gone, or another user's
 

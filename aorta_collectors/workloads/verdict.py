@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from aorta.workloads import WorkloadResult
 
 from aorta_collectors.api import Verdict
 from aorta_collectors.evidence.trial import Checked
+from aorta_collectors.linux import signal_name
 from aorta_collectors.workloads.config import ScriptConfig
 
 _FIELDS = ("layer", "kind", "rank")
@@ -68,7 +68,7 @@ def _how_it_ended(config: ScriptConfig, ending: Ending) -> Iterator[dict[str, An
         message = f"the script was ended after timeout_s: {config.timeout_s:g} seconds"
         yield {"type": "ScriptTimeout", "error": message, "timeout_s": config.timeout_s, **tail}
     elif ending.exit_code < 0:
-        name = _signal_name(-ending.exit_code)
+        name = signal_name(-ending.exit_code)
         yield {"type": "ScriptSignal", "error": f"the script was killed by {name}", "signal": name, **tail}
     elif ending.exit_code:
         message = f"the script exited with {ending.exit_code}"
@@ -103,10 +103,3 @@ def _steps(evidence: Sequence[Checked]) -> int | None:
         if checked.verification.verdict in (Verdict.MISSING, Verdict.UNATTACHED):
             known.append(0)
     return max(known, default=None)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -14,8 +14,8 @@ from typing import Any
 from aorta.workloads import Workload, WorkloadResult
 
 from aorta_collectors.errors import OptionsError
-from aorta_collectors.evidence.directory import Anchor
 from aorta_collectors.evidence.trial import Checked
+from aorta_collectors.host.trial_place import results_anchor
 from aorta_collectors.launch.value import Launch
 from aorta_collectors.workloads.config import ScriptConfig
 from aorta_collectors.workloads.output import Output
@@ -48,15 +48,15 @@ class ScriptWorkload(Workload):  # type: ignore[misc]
     @classmethod
     def check_config(cls, config: Mapping[str, Any], place: str) -> None:
         """Raise OptionsError if the configuration cannot be honoured; `place` is where it stands in the recipe."""
-        try:
-            ScriptConfig.of(config)
-        except OptionsError as error:
-            raise error.below(place) from None
+        _script(config, place)
 
     @classmethod
     def planned_launch(cls, config: Mapping[str, Any]) -> Launch:
         """The command that a trial with this configuration runs, before collectors. Raises OptionsError."""
-        script = ScriptConfig.of(config)
+        return cls._launch_of(ScriptConfig.of(config), config)
+
+    @staticmethod
+    def _launch_of(script: ScriptConfig, config: Mapping[str, Any]) -> Launch:
         # What a cell varies has precedence over what all cells have in common.
         varied = config.get("_aorta_trial_env", {})
         env = {name: value for name, value in script.env.items() if name not in varied}
@@ -74,18 +74,17 @@ class ScriptWorkload(Workload):  # type: ignore[misc]
     # -- what the host calls
 
     def setup(self) -> None:
-        self.check_config(self.config, PLACE)
-        self._script = script = ScriptConfig.of(self.config)
+        self._script = script = _script(self.config, PLACE)
         if not os.path.isdir(script.cwd):
             raise OptionsError(f"{PLACE}.cwd", f"{script.cwd} is not a directory")
-        self._launch = self._plan(self.planned_launch(self.config))
+        self._launch = self._plan(self._launch_of(script, self.config))
         stem = self.config.get("_aorta_log_prefix")
         if stem is None:
             raise RuntimeError(
                 f"aorta keeps nothing of this process's trials, since RANK={os.environ.get('RANK')}; unset RANK"
             )
-        identity = self.config.get("_aorta_results_root_id")
-        anchor = Anchor(Path(self.config["_aorta_results_root"]), tuple(identity) if identity else None)
+        anchor = results_anchor(self.config)
+        assert anchor is not None  # the host gives the stem below it
         self._output = Output(anchor, Path(stem))
 
     def run(self) -> WorkloadResult:
@@ -128,6 +127,14 @@ class ScriptWorkload(Workload):  # type: ignore[misc]
             tail,
             () if timed_out else left_over,
         )
+
+
+def _script(config: Mapping[str, Any], place: str) -> ScriptConfig:
+    """What is to run. Raises OptionsError with the path from `place` on."""
+    try:
+        return ScriptConfig.of(config)
+    except OptionsError as error:
+        raise error.below(place) from None
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from aorta_collectors.api import Collector, Verdict
 from aorta_collectors.evidence.run import verify_run
 from aorta_collectors.host.attachment import Attachment
 from aorta_collectors.registry import load_collector
-from tests.faults.spoiled import NAMES, Run, built, copied
+from tests.faults.spoiled import NAMES, Run
 from tests.support import BIN, PYTHON, ROOT, Ran, run
 
 #: The command with a progress bar from the start.
@@ -29,16 +29,6 @@ import aorta_collectors.cli
 sys.modules["aorta_collectors.cli.verify"]._QUICK_S = 0.0
 aorta_collectors.cli.main()
 """
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory.mktemp("good"))
-
-
-@pytest.fixture
-def spoilt(good: Path, tmp_path: Path) -> Run:
-    return copied(good, tmp_path)
 
 
 def many(spoilt: Run, trials: int) -> None:

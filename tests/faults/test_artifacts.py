@@ -14,7 +14,7 @@ import pytest
 
 from aorta_collectors.evidence.run import verify_run
 from aorta_collectors.registry import load_collector
-from tests.faults.spoiled import NAMES, Run, built, copied
+from tests.faults.spoiled import NAMES, Run
 from tests.support import PYTHON, ROOT, run
 
 #: Verifies one trial's artifacts with an eighth of the memory that the largest file here takes.
@@ -31,16 +31,6 @@ verdict, reason = Run(Path(sys.argv[2])).at_the_end()
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
 print(json.dumps([verdict, reason, int(peak[1]) >> 10]))
 """
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory.mktemp("good"))
-
-
-@pytest.fixture
-def spoilt(good: Path, tmp_path: Path) -> Run:
-    return copied(good, tmp_path)
 
 
 def bounded(spoilt: Run, limit_mb: int = 900) -> tuple[str, str, int]:

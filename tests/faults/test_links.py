@@ -14,19 +14,9 @@ from aorta_collectors.api import Verdict
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.run import Finding, receipts_of, verify_run
 from aorta_collectors.registry import load_collector
-from tests.faults.spoiled import CELL, NAMES, TRIALS, Run, built, copied, state
+from tests.faults.spoiled import CELL, NAMES, TRIALS, Run, state
 from tests.host.support import Sweep, mitigations, once, probe_recipe, sweep_command
 from tests.support import run
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory.mktemp("good"))
-
-
-@pytest.fixture
-def spoilt(good: Path, tmp_path: Path) -> Run:
-    return copied(good, tmp_path)
 
 
 def swap(path: Path) -> Path:
