@@ -30,7 +30,8 @@ def install(directory: Path) -> dict[str, str]:
         with path.open("a") as stream:
             stream.write(f"import fake_slurm\nfake_slurm.{name}(sys.argv[1:])\n")
         path.chmod(0o755)
-    return {"PATH": f"{commands}{os.pathsep}{os.environ['PATH']}", "FAKE_SLURM": str(state)}
+    path = os.pathsep.join((str(commands), str(Path(sys.executable).parent), os.environ["PATH"]))
+    return {"PATH": path, "FAKE_SLURM": str(state)}
 
 
 def _state() -> Path:
