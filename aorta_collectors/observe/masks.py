@@ -2,7 +2,8 @@
 
 -Inf that were written (`makers`), that a module had a mask at hand for, or that came in with its inputs, are a mask's.
 So are those that earlier steps have shown at the same place and that came to nothing. -Inf that arithmetic made of
-clean values, such as log(0), are a fault, whatever becomes of them. Where neither can be told they are a fault if they
+clean values, such as log(0), are a fault, whatever becomes of them, and so are those beside positive values that are
+near the dtype's largest number themselves. Where neither can be told they are a fault if they
 go into a layer that no mask is made for, or if worse comes of them.
 """
 
@@ -10,11 +11,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
+
 from aorta_collectors.observe.observation import Observation
 from aorta_collectors.observe.step_trace import StepTrace
 from aorta_collectors.observe.trace import Call
 
 _FORWARD = ("input", "act", "buffer", "weight", "bias")
+# Of the dtype's largest number: a step or two before the positive side overflows as well.
+_NEAR = 16
 _Key = tuple[str, str, str]
 
 
@@ -56,7 +61,7 @@ class MaskSense:
             if self._is_written(trace, index):
                 continue
             mark = trace.mark_of(index)
-            if mark.computed and mark.call is not None:
+            if (mark.computed or _ran_over(seen)) and mark.call is not None:
                 return Sight(index, None)
             unknown.append(index)
             if mark.call is not None and mark.call.takes_no_mask and seen.site.role == "input":
@@ -127,6 +132,15 @@ def _is_used_in(trace: StepTrace, index: int, around: Call | None) -> bool:
 
 def _is_masked(seen: Observation) -> bool:
     return seen.reduced is not None and seen.stats.only_negative_infinite
+
+
+def _ran_over(seen: Observation) -> bool:
+    """Whether -Inf stand beside positive values near the end of the dtype's range: what is finite grew there as well.
+
+    A mask is of one sign, so that only the positive side tells.
+    """
+    high = seen.stats.finite_max
+    return high is not None and seen.dtype.is_floating_point and high >= torch.finfo(seen.dtype).max / _NEAR
 
 
 def _key(seen: Observation) -> _Key:

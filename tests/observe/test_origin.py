@@ -364,6 +364,15 @@ class TestMasks:
         assert hunt.place == ("forward", "2", 1)
         assert "mask" not in hunt.finder.expected
 
+    @pytest.mark.parametrize(("high", "is_fault"), [(60000.0, True), (100.0, False)])
+    def test_negative_overflow_beside_values_near_the_dtypes_end_is_no_mask(self, high: float, is_fault: bool) -> None:
+        """The softmax takes the -inf in its stride; what grew on both sides is on its way to NaN all the same."""
+        model = nn.Sequential(Apply(lambda x: x.half()), nn.Softmax(-1))
+        scores = torch.tensor([[1.0, high, -1.0, -70000.0]])
+        with hunting() as hunt:
+            fit(model, [scores.requires_grad_()] * 2, lambda out: out.float().sum())
+        assert hunt.place == (("forward", "Sequential.0", 1) if is_fault else None)
+
 
 class TestLoss:
     """Made between the modules and backward()."""
