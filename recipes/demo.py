@@ -30,10 +30,11 @@ def main() -> int:
     print("\nThe matrix (matrix.md):\n")
     matrix = (RUN / "matrix.md").read_text(encoding="utf-8").splitlines()
     print("\n".join(line for line in matrix if line.startswith("|")))
-    records = RUN / "none-none/_subprocess/trial_d0_m0_t0/layer_numerics/layers_rank0.jsonl"
-    print(f"\nThe run-up and every bad value, a JSON line each: {records.relative_to(RECIPES.parent)}")
-    command = (bin_dir / "aorta-collectors").relative_to(RECIPES.parent)
-    print(f"Check the evidence again at any time: {command} verify {RUN.relative_to(RECIPES.parent)}")
+    collectors = (bin_dir / "aorta-collectors").relative_to(RECIPES.parent)
+    run = RUN.relative_to(RECIPES.parent)
+    print(f"\nWhere it starts, what led there, what removes it: {collectors} first-bad {run}")
+    print(f"The same in a browser: {run}/report.html")
+    print(f"Check the evidence again at any time: {collectors} verify {run}")
     return 0
 
 
