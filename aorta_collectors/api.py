@@ -12,7 +12,7 @@ and it is asked, in this order:
 3. `verify`: when the trial has ended. Is the evidence there, and is it this trial's?
 4. `summarize`: numbers for the sweep's matrix, where the evidence was captured or is incomplete.
 
-A whole collector (docs/how-to/write-a-collector.md runs it):
+A whole collector, which a test runs; examples/loss_collector is a package of one:
 
     class Heartbeat(Collector):
         name = "heartbeat"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,14 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.faults.spoiled import built
 
     return built(tmp_path_factory.mktemp("good"))
+
+
+@pytest.fixture(scope="session")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The run directory of a name in tests/captured/runs.py; not to be changed."""
+    from tests.captured.runs import captured as of_name
+
+    return lambda name: of_name(tmp_path_factory, name)
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ from contextlib import closing
 from typing import Any
 
 from aorta_collectors import strict_json
+from aorta_collectors.analysis.summaries import read_summaries
 from aorta_collectors.api import ArtifactError, Artifacts
 from aorta_collectors.layer_numerics.order import Alignment, Line, Position
-from aorta_collectors.layer_numerics.reading import SUMMARY
-from aorta_collectors.schema_check import first_fault, validator
 
 _Placed = tuple[tuple[Position, str, int], dict[str, Any]]
 
@@ -59,20 +58,7 @@ def first_bad(artifacts: Artifacts) -> dict[str, Any] | None:
 
 
 def _summaries(artifacts: Artifacts) -> dict[str, dict[str, Any]]:
-    """By the stem of the files' names."""
-    found: dict[str, dict[str, Any]] = {}
-    for name in artifacts.sizes():
-        match = SUMMARY.match(name)
-        if match is None:
-            continue
-        try:
-            summary = strict_json.loads(artifacts.read(name))
-        except ValueError as error:
-            raise ArtifactError(f"{name}: {error}") from None
-        fault = first_fault(validator("layer_numerics.summary"), summary)
-        if fault is not None:
-            raise ArtifactError(f"{name} is no summary of layer_numerics: {fault[0]}: {fault[1]}")
-        found[match.group(1)] = summary
+    found = read_summaries(artifacts)
     if not found:
         raise ArtifactError("no summary_rank<N>.json is there")
     return found

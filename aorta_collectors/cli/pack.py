@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shlex
-import tempfile
 from pathlib import Path
 
 import click
 
 from aorta_collectors import __version__
+from aorta_collectors.cli.output import write_whole
 from aorta_collectors.errors import CollectorsError
 from aorta_collectors.packing import pack as packed
 
@@ -34,24 +33,7 @@ def pack(output: Path, force: bool) -> None:
     if os.path.lexists(output) and not force:
         raise CollectorsError(f"{output} exists; --force replaces it")
     content = packed()
-    try:
-        _write(output, content)
-    except OSError as error:
-        raise CollectorsError(f"cannot write {output}: {error.strerror}") from None
+    write_whole(output, content)
     click.echo(f"{output}: aorta-collectors {__version__}, {len(content)} bytes")
     click.echo(f"sha256 {hashlib.sha256(content).hexdigest()}")
     click.echo(f"Run it where torch is: NANLOG_DIR=out python {shlex.quote(str(output))} train.py")
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write whole or not at all."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with open(descriptor, "wb") as stream:
-            stream.write(content)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import click
 
+from aorta_collectors.cli.progress import Bar
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.run import verify_run
-from aorta_collectors.evidence.table import render
 from aorta_collectors.printable import printable
 from aorta_collectors.registry import collector_names, load_collector
-
-_QUICK_S = 1.0
+from aorta_collectors.report.evidence import render
 
 
 @click.command()
@@ -39,7 +35,7 @@ def verify(run_dir: Path, every: bool, as_json: bool) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has a letter for every file name
     links: list[Path] = []
-    with _Bar() as bar:
+    with Bar("verifying trials", counted=True) as bar:
         findings = verify_run(run_dir, collector_names(), load_collector, bar, links.append, in_processes=True)
     if as_json:
         click.echo(json.dumps([finding.to_json() for finding in findings], indent=2))
@@ -54,24 +50,3 @@ def verify(run_dir: Path, every: bool, as_json: bool) -> None:
     if not as_json:
         click.echo(f"{len(findings) - unsatisfied} of {len(findings)} requests satisfied")
     sys.exit(1 if unsatisfied else 0)
-
-
-class _Bar(contextlib.ExitStack):
-    """A progress bar on stderr, if that is a terminal and there is still something to do after a second."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._began = time.monotonic()
-        self._update: Any = None
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._update is None and sys.stderr.isatty() and done < total and time.monotonic() - self._began > _QUICK_S:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("verifying trials"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            progress = self.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
-            task = progress.add_task("", total=total, completed=done)
-            self._update = lambda done: progress.update(task, completed=done)
-        if self._update is not None:
-            self._update(done)

@@ -139,6 +139,12 @@ class ArtifactDirectory:
             yield rest
         self._was_read(name, digest)
 
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[int]:
+        """A descriptor of a regular file, for a reader that goes on where it was. Raises ArtifactError."""
+        with self._open(name) as (fd, _):
+            yield fd
+
     def sha256(self, name: str) -> str:
         """Hex digest of a file's content: of what was read, where it was read to its end."""
         if name not in self._sha256:

@@ -31,6 +31,11 @@ class Finding:
     added: tuple[str, ...] = ()
 
     @property
+    def index(self) -> str:
+        """The N of the trial's id, <workload>_d<D>_m<M>_t<N>; "-" where it is not known."""
+        return self.trial.rpartition("_t")[2] or "-"
+
+    @property
     def satisfied(self) -> bool:
         return self.verdict.satisfied
 

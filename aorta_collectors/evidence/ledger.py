@@ -13,6 +13,8 @@ from aorta_collectors.evidence.directory import Anchor, ArtifactDirectory
 
 #: Name of the file in the sweep's run directory, or beside the trials of a run without a sweep.
 LEDGER = "evidence.json"
+#: What it says of a cell that the sweep has still to run, or to end.
+NOT_YET = "the sweep has not come to the end of this cell: it is still running, or it was killed"
 _GONE = "the record of this trial is gone: a later one, what it ran, or somebody since has removed it"
 
 

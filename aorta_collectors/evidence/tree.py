@@ -30,11 +30,13 @@ class Folder:
 
     Attributes:
         kinds: What the trial records, receipts and ledger in it are, by name.
+        artifacts: Names of the folders in it that hold what trials left.
     """
 
     path: Path
     directory: ArtifactDirectory
     kinds: Mapping[str, Kind]
+    artifacts: tuple[str, ...]
 
     def refusal(self, name: str) -> str | None:
         """Why `name` is not read; None for a regular file."""
@@ -84,6 +86,7 @@ class Tree:
     def _look(self, path: Path, directory: ArtifactDirectory) -> tuple[Folder, list[Path]]:
         kinds: dict[str, Kind] = {}
         inner: list[Path] = []
+        artifacts: list[str] = []
         depth = len(path.relative_to(self.run_dir).parts)
         for name, kind in directory.entries():
             if name == LEDGER or trial_coordinates(name) is not None or _OURS.match(name):
@@ -91,8 +94,10 @@ class Tree:
             elif kind is Kind.LINK:
                 if len(self.links) < _MOST_PASSED_OVER:
                     self.links.append(path / name)
-            elif kind is Kind.DIRECTORY and not _ARTIFACTS.match(name):
+            elif kind is Kind.DIRECTORY and _ARTIFACTS.match(name):
+                artifacts.append(name)
+            elif kind is Kind.DIRECTORY:
                 if depth >= _DEEPEST:
                     raise ArtifactError(f"folders are nested deeper than {_DEEPEST}, the most that are looked at")
                 inner.append(path / name)
-        return Folder(path, directory, dict(sorted(kinds.items()))), inner
+        return Folder(path, directory, dict(sorted(kinds.items())), tuple(sorted(artifacts))), inner

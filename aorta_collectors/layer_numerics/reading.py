@@ -76,7 +76,8 @@ class Process:
     def state(self) -> dict[str, Any]:
         """For the receipt."""
         keys = (
-            *("rank", "pid", "host", "status", "steps_seen", "watched_count", "records_written"),
+            *("rank", "pid", "host", "status", "steps_seen", "evaluation_steps"),
+            *("watched_count", "records_written"),
             *("records_cut", "tensors_unreadable", "unobserved_names", "opaque_names", "hook_errors"),
             *("follow_mode", "stage_reads_active", "origin", "warnings"),
         )

@@ -1,0 +1,42 @@
+"""The summaries that the processes of one trial left, by the stem of their files' names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from aorta_collectors import strict_json
+from aorta_collectors.api import ArtifactError, Artifacts
+from aorta_collectors.layer_numerics.reading import SUMMARY
+from aorta_collectors.schema_check import first_fault, validator
+
+
+def read_summaries(artifacts: Artifacts) -> dict[str, dict[str, Any]]:
+    """Such as {"rank0": {...}, "rank1": {...}}; empty where there are none.
+
+    Raises:
+        ArtifactError: A file that is named like a summary is none.
+    """
+    names = ((name, SUMMARY.match(name)) for name in artifacts.sizes())
+    return {match.group(1): read_summary(artifacts, name) for name, match in names if match is not None}
+
+
+def read_summary(artifacts: Artifacts, name: str) -> dict[str, Any]:
+    """One of them. Raises ArtifactError."""
+    try:
+        summary: dict[str, Any] = strict_json.loads(artifacts.read(name))
+    except ValueError as error:
+        raise ArtifactError(f"{name}: {error}") from None
+    fault = first_fault(validator("layer_numerics.summary"), summary)
+    if fault is not None:
+        raise ArtifactError(f"{name} is no summary of layer_numerics: {fault[0]}: {fault[1]}")
+    return summary
+
+
+def started_at(summary: Mapping[str, Any]) -> float:
+    """When the process was armed, in seconds since the epoch; 0 where that isn't known."""
+    try:
+        return datetime.fromisoformat(str(summary.get("started_at"))).timestamp()
+    except ValueError:
+        return 0.0
