@@ -16,6 +16,9 @@ SWITCH_VARIABLE = "AORTA_COLLECTORS"
 #: Names a trial to the process of its own that it runs in.
 TRIAL_VARIABLE = "AORTA_COLLECTORS_TRIAL"
 
+#: "off" leaves out the HTML report that a sweep writes at its end.
+REPORT_VARIABLE = "AORTA_COLLECTORS_REPORT"
+
 
 def switched_off(environment: Mapping[str, str]) -> bool:
     """Whether the variables that a recipe sets for a cell switch collectors off.

@@ -13,13 +13,13 @@ from aorta.triage.output import safe_slug
 
 from aorta_collectors.api import Verdict
 from aorta_collectors.errors import ArtifactError, CollectorsError
-from aorta_collectors.evidence.ledger import Requested, write_ledger
+from aorta_collectors.evidence.ledger import NOT_YET, Requested, write_ledger
 from aorta_collectors.evidence.run import Finding, receipts_of
-from aorta_collectors.evidence.table import render
 from aorta_collectors.host.attachment import Attachment, CellOutcome
 from aorta_collectors.host.planned import refuse_launches
+from aorta_collectors.report.after_sweep import write_beside
+from aorta_collectors.report.evidence import render
 
-_NOT_YET = "the sweep has not come to the end of this cell: it is still running, or it was killed"
 _ENDED = "the sweep ended before this cell"
 
 
@@ -41,7 +41,7 @@ def run_recipe_locked(
     run_dir: Path = kwargs["run_dir"]
     attachment.outcomes = outcomes = _Outcomes(run_dir, requested)
     try:
-        outcomes.note(_NOT_YET)
+        outcomes.note(NOT_YET)
     except CollectorsError as error:
         raise click.ClickException(f"nothing was run, since no evidence can be kept: {error}") from None
     try:
@@ -49,6 +49,7 @@ def run_recipe_locked(
     except Exception as error:
         # The sweep's own error is the one to see; the evidence of the cells that ran is shown beside it.
         render(_findings(run_dir, names, outcomes.entries(_ENDED)), sys.stdout)
+        write_beside(run_dir, sys.stdout)
         with contextlib.suppress(CollectorsError):
             outcomes.note(_ENDED)
         if isinstance(error, OSError):
@@ -57,6 +58,7 @@ def run_recipe_locked(
         raise
     findings = _findings(run_dir, names, outcomes.entries(_ENDED))
     render(findings, sys.stdout)
+    write_beside(run_dir, sys.stdout)
     try:
         outcomes.note(_ENDED)
     except CollectorsError as error:
@@ -82,7 +84,7 @@ class _Outcomes(dict[str, CellOutcome]):
     def __setitem__(self, cell: str, outcome: CellOutcome) -> None:
         super().__setitem__(cell, outcome)
         with contextlib.suppress(CollectorsError):  # the one at the end of the sweep is told
-            self.note(_NOT_YET)
+            self.note(NOT_YET)
 
     def note(self, open_cells: str) -> None:
         """Write the ledger; `open_cells` is what it says of cells without an outcome. Raises ArtifactError."""

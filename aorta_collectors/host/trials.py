@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aorta_collectors.host.attachment import Attachment
-from aorta_collectors.host.plain_run import note_trials
+from aorta_collectors.host.plain_run import note_trials, show_evidence
 from aorta_collectors.host.trial import Trial
 from aorta_collectors.host.workload import ArmedWorkload
 
@@ -62,4 +62,6 @@ def run_single_trial(attachment: Attachment, original: Callable[..., Any], *args
         finally:
             trial.disarm(None)
     attachment.trials_judged.append(trial.trial_id)
+    if bound.arguments["should_write"]:
+        show_evidence(request, names, bound.arguments["trial_idx"], bound.arguments["results_dir"])
     return result

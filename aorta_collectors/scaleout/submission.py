@@ -12,10 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from aorta_collectors.errors import CollectorsError
-from aorta_collectors.evidence.table import render, shown
 from aorta_collectors.host.single_cells import SingleCell, single_cells, validate_sweep
 from aorta_collectors.printable import printable
 from aorta_collectors.registry import collector_names, load_collector
+from aorta_collectors.report.after_sweep import write_beside
+from aorta_collectors.report.evidence import render, shown
 from aorta_collectors.scaleout.engine import Engine, log_of
 from aorta_collectors.scaleout.job import RESULTS, CellJob
 from aorta_collectors.scaleout.ledger import Entry, Submission, open_submission
@@ -211,6 +212,7 @@ class _Run:
         for cell, outcome in zip(self._cells, outcomes, strict=True):
             if not outcome.done:
                 print(printable(f"{cell}: {outcome.state}: {outcome.reason}"))
+        write_beside(self._output, sys.stdout)
         print(f"{done} of {len(outcomes)} cells done. The matrix of evidence: {shown(self._output / MATRIX)}")
         if done < len(outcomes):
             print("The same command submits the others again")

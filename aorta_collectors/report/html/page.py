@@ -1,0 +1,162 @@
+"""The page: a template filled with what a report shows, with all that it needs inside.
+
+Whatever a program chose (names of layers and cells, reasons, command lines) is text: escaped by the template, and
+within the data for the script written so that no tag can begin there. The page may run the two scripts in it, known by
+their digests, and load nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import os
+import shlex
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from aorta_collectors import __version__
+from aorta_collectors.analysis.report import Report
+from aorta_collectors.errors import CollectorsError
+from aorta_collectors.printable import printable
+from aorta_collectors.report.first_bad_wording import state, versus
+from aorta_collectors.report.html import sentences
+from aorta_collectors.report.html.heat_figure import heat_map
+from aorta_collectors.report.html.line_figures import over, run_up
+from aorta_collectors.report.wording import number, text
+
+_MOST_ROWS, _MOST_RANKS, _MOST_PROBLEMS = 1000, 16, 50
+_MOST_TEXT = 20_000
+
+
+def page(report: Report, folder: Path) -> str:
+    """The HTML.
+
+    Args:
+        folder: Where it will lie: links are relative to that.
+
+    Raises:
+        CollectorsError: jinja2 or plotly is not installed.
+    """
+    try:
+        import jinja2
+        import markupsafe
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise CollectorsError(
+            f"{error.name} is not installed. It draws the report: pip install 'aorta-collectors[report]'"
+        ) from None
+
+    def shown(value: Any) -> Any:
+        """Text of others, without what moves or hides text. Markup is ours."""
+        return (
+            value
+            if isinstance(value, markupsafe.Markup) or not isinstance(value, str)
+            else printable(value, _MOST_TEXT)
+        )
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("aorta_collectors.report.html"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=shown,
+    )
+    environment.filters |= {
+        "number": number,
+        "id": id,
+        "short": text,
+        "layer": sentences.layer,
+        "kind": sentences.kind,
+        "where": sentences.where,
+        "named": sentences.named,
+        "state": state,
+        "versus": versus,
+        "ms": lambda value: "-" if value is None else f"{value:.3g}",
+        "percent": lambda value: "-" if value is None else f"{value:.1%}",
+        "shell": lambda path: shlex.quote(str(path)),
+        "href": lambda path: _href(path, folder),
+        "lines": lambda value: markupsafe.Markup("\n").join(shown(line) for line in str(value).splitlines()),
+        "pretty": lambda value: json.dumps(value, indent=1, ensure_ascii=False, default=str),
+    }
+    drawn = _figures(report)
+    scripts = [get_plotlyjs(), _resource("page.js")]
+    digests = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    rows = _rows(report)
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        rows=rows,
+        rows_left_out=len(report.rows) - len(rows),
+        lead=report.details[0] if report.details else None,
+        most_ranks=_MOST_RANKS,
+        most_problems=_MOST_PROBLEMS,
+        headline=sentences.headline(report),
+        starts=list(sentences.starts(report)),
+        led=list(sentences.led(report)),
+        differ=list(sentences.differ(report)),
+        detail_of={id(detail.row): index for index, detail in enumerate(report.details)},
+        figures=drawn,
+        compared=any(cell.outcome is not None for cell in report.cells),
+        data=markupsafe.Markup(_embedded(drawn)),
+        style=markupsafe.Markup(_resource("style.css")),
+        scripts=[markupsafe.Markup(script) for script in scripts],
+        policy=f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data: blob:",
+        version=__version__,
+    )
+
+
+def _figures(report: Report) -> dict[str, Any]:
+    """By the ids of the page's elements."""
+    found = {}
+    for index, detail in enumerate(report.details):
+        found[f"run-up-{index}"] = run_up(detail)
+        found[f"heat-{index}"] = heat_map(detail)
+        found[f"ranks-{index}"] = over(detail.by_rank, detail)
+    if report.details:
+        found["cells"] = over(report.cells_line, report.details[0])
+    return {name: figure for name, figure in found.items() if figure is not None}
+
+
+def _rows(report: Report) -> list[Any]:
+    """All, or as many as a browser likes; what is bad, or lacks evidence, stays."""
+    if len(report.rows) <= _MOST_ROWS:
+        return list(report.rows)
+    telling = [row for row in report.rows if row.fault is not None or row.satisfied is False or row.host != "pass"]
+    kept = {id(row) for row in [*telling, *report.rows][:_MOST_ROWS]}
+    return [row for row in report.rows if id(row) in kept]
+
+
+def _href(path: Path, folder: Path) -> str | None:
+    """A link that cannot be anything but a path; None where there is nothing."""
+    try:
+        if not path.exists():
+            return None
+        relative = os.path.relpath(path.absolute(), folder.absolute())
+    except (OSError, ValueError):
+        return None
+    return quote(f"./{relative}", safe="/", errors="surrogateescape")
+
+
+def _embedded(value: Mapping[str, Any]) -> str:
+    """JSON that stands within a script element: nothing in it ends that, or begins another."""
+    content = json.dumps(_finite(value), allow_nan=False, separators=(",", ":"))
+    return content.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _resource(name: str) -> str:
+    return resources.files("aorta_collectors.report.html").joinpath(name).read_text("utf-8")

@@ -1,0 +1,1 @@
+"""The report: its values, its page, and the page in a browser."""
