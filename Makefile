@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup test lint demo bench host-suite clean
+.PHONY: setup test lint demo docs bench host-suite clean
 
 setup: $(READY)
 
@@ -22,9 +22,14 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	MYPYPATH=examples/loss_collector $(BIN)/mypy --strict examples/loss_collector/loss_collector
 
 demo: $(READY)
 	$(BIN)/python recipes/demo.py
+
+# The pages as a site, in site/. A link that leads nowhere is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)
 	$(BIN)/python benchmarks/overhead.py
@@ -34,4 +39,4 @@ host-suite: $(READY)
 	$(BIN)/python tools/host_suite.py
 
 clean:
-	rm -rf $(VENV) demo_results
+	rm -rf $(VENV) demo_results site

@@ -1,0 +1,1 @@
+"""The loss of each step, as evidence in the trials of an aorta sweep."""

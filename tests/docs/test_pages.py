@@ -1,0 +1,96 @@
+"""The documentation says what is true: pages, commands, options and error names exist."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from aorta_collectors import errors
+from aorta_collectors.cli import VERBS, main
+from aorta_collectors.schema_check import load_schema
+from tests.support import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_what_is_generated_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "reference.py"), "--check"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_error_has_its_section_and_every_section_its_error() -> None:
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
+    page = (ROOT / "docs" / "reference" / "messages.md").read_text(encoding="utf-8")
+    assert {kind.slug for kind in kinds} == set(re.findall(r"^## (\S+)$", page, flags=re.M))
+
+
+def test_every_variable_that_the_pages_name_is_an_option() -> None:
+    of_the_sweep = {"NANLOG_DIR", "NANLOG_RUN_ID"}
+    known = set(load_schema("layer_numerics.options")["properties"]) | of_the_sweep
+    assert set(re.findall(r"NANLOG_[A-Z_]+", TEXT)) <= known
+
+
+def _typed() -> Iterator[tuple[str, list[str]]]:
+    """(page, words) of each command of ours in a block of code."""
+    for page in PAGES:
+        for block in re.findall(r"^```\w*\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.M | re.S):
+            for line in block.replace("\\\n", " ").splitlines():
+                command = re.match(r"(?:\$ )?(aorta-collectors .*)", line)
+                if command is not None:
+                    yield page.name, shlex.split(command.group(1).partition("  #")[0], comments=True)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_commands_in_the_pages_are_of_verbs_and_options_that_exist(verb: str) -> None:
+    context = click.Context(main)
+    command = main.get_command(context, verb)
+    assert command is not None
+    known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+    for page, (_, called, *words) in _typed():
+        if called == verb:
+            own = words[: words.index("--")] if "--" in words else words
+            options = {word.partition("=")[0] for word in own if re.match(r"--?[a-z]", word)}
+            assert options <= known, f"{page}: {called} {' '.join(words)}"
+
+
+def test_verbs_that_the_pages_name_exist() -> None:
+    named = set(re.findall(r"`aorta-collectors ([a-z-]+)", TEXT)) | {words[1] for _, words in _typed()}
+    assert named - {"VERB"} <= set(VERBS)
+
+
+def test_make_targets_that_the_pages_name_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in set(re.findall(r"(?:`|^|^\$ )make ([a-z-]+)", TEXT, flags=re.M)):
+        assert re.search(rf"^{target}:", makefile, flags=re.M), target
+
+
+def test_every_verdict_is_explained() -> None:
+    page = (ROOT / "docs" / "explanation" / "verification.md").read_text(encoding="utf-8")
+    verdicts = load_schema("receipt")["properties"]["verdict"]["enum"]
+    assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.M)) == set(verdicts)
+
+
+def test_the_specs_in_the_pages_are_valid() -> None:
+    from aorta_collectors.layer_numerics.support import check_spec
+
+    found = re.findall(r"NANLOG_SPEC(?:: |=)'(\{.*?\})'", TEXT) + re.findall(r'`(\{"(?:follow|watch)": [^`]*\})`', TEXT)
+    assert len(found) >= 8
+    for text in found:
+        check_spec(json.loads(text))
