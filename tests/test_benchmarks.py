@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import gpu
+from aorta_collectors.api import Expected, Verdict
+from aorta_collectors.evidence.directory import Anchor
+from aorta_collectors.layer_numerics.collector import LayerNumerics
+from benchmarks import gpu, reading
 from benchmarks.alternate import BARE
+from benchmarks.captures import OPTIONS, Template, make
 from benchmarks.estimate import Estimate, Samples
 from benchmarks.models import stack, transformer
 from benchmarks.overhead import KEYS
@@ -21,9 +26,10 @@ from benchmarks.row import Bar, Row
 from benchmarks.sizes import TINY
 from benchmarks.stock import Stock
 from benchmarks.variants import Limit
-from tests.support import PYTHON, ROOT, run
+from tests.support import BIN, PYTHON, ROOT, records, run
 
 SCRIPT = str(ROOT / "benchmarks" / "overhead.py")
+READING = str(ROOT / "benchmarks" / "reading.py")
 
 #: Every bar of the table, by row. The limit has three further readings; rows of a GPU are there only with one.
 BARS = {
@@ -65,6 +71,57 @@ def test_only_some_rows(tmp_path: Path) -> None:
     refused = run([PYTHON, SCRIPT, "--only", "steps,nothing"], tmp_path)
     assert refused.code == 2
     assert "no such row: nothing" in refused.err
+
+
+#: Every row of the reading benchmark, by key, with its bar.
+READING_BARS = {
+    "first-bad": [">= 5", ">= 5", ">= 5", None],
+    "compare": [">= 5"],
+    "limit": [None, None, None],
+    **{key: [None] for key in ("trajectory", "layers", "query", "overlap", "report", "export")},
+    "memory": ["<= 1000"],
+}
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_reading_is_measured_against_jq_which_gives_the_same_answers(tmp_path: Path) -> None:
+    ran = run([PYTHON, READING, "--records", "1000", "--rounds", "1", "--json", "rows.json"], tmp_path).ok()
+    rows: list[dict[str, Any]] = json.loads((tmp_path / "rows.json").read_text())
+    found: dict[str, list[str | None]] = {}
+    for row in rows:
+        found.setdefault(row["key"], []).append(row["bar"])
+        assert row["value"] > 0
+        assert row["what"] in ran.out
+    assert found == READING_BARS
+    assert set(reading.KEYS) == set(READING_BARS)
+    for row in rows[:4]:
+        assert row["value"] == pytest.approx(row["numbers"]["jq_s"] / row["numbers"]["ours_s"])
+        assert "jq -c" in row["note"]
+    assert rows[-1]["value"] == max(value for name, value in rows[-1]["numbers"].items() if name.endswith("_mb"))
+
+
+def test_memory_is_measured_on_a_capture_of_any_size_without_jq(tmp_path: Path) -> None:
+    words = ["--gib", "0.002", "--rounds", "1", "--only", "query,memory"]
+    ran = run([PYTHON, READING, *words], tmp_path, {"PATH": str(BIN)}).ok()
+    assert ran.out.splitlines()[-1] == "1 of 1 bars met"
+    refused = run([PYTHON, READING, "--only", "nothing"], tmp_path)
+    assert (refused.code, "no such row: nothing" in refused.err) == (2, True)
+
+
+def test_captures_are_of_the_records_asked_for_and_go_bad_where_they_are_to(tmp_path: Path) -> None:
+    template = Template.of_a_run()
+    good = make(tmp_path / "good", template, 1000, bad_from=None)
+    bad = make(tmp_path / "bad", template, 4000, bad_from=0.5, ranks=2)
+    assert (good / "layers_rank0.jsonl").read_bytes().count(b"\n") == 1000
+    assert not any(line["bad"] for line in records(good / "layers_rank0.jsonl"))
+    assert not any(line["bad"] for line in records(bad / "layers_rank0.jsonl"))
+    steps = {line["step"]: line["bad"] for line in records(bad / "layers_rank1.jsonl")}
+    assert [step for step, is_bad in steps.items() if is_bad] == list(range(11, 21))
+    collector = LayerNumerics()
+    expected = Expected(collector.recall(OPTIONS), frozenset({template.summary["run_id"]}))
+    with Anchor(tmp_path).open(bad) as artifacts:
+        found = collector.verify(artifacts, expected)
+    assert found.verdict is Verdict.CAPTURED, found.reason
 
 
 def test_the_stock_logger_is_put_on_and_taken_off(tmp_path: Path) -> None:
