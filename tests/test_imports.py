@@ -106,8 +106,13 @@ class TestLines:
                 {"host", "evidence", "cli", "registry", "api", "launch", "options", "layer_numerics", "observe"},
             ),
             ("registry", {"host", "evidence", "cli", "layer_numerics"}),
-            ("evidence", {"host", "cli", "registry", "layer_numerics", "observe", "frontend", "analysis", "scaleout"}),
-            ("analysis", {"host", "cli", "registry", "observe", "frontend", "scaleout"}),
+            (
+                "evidence",
+                {"host", "cli", "registry", "layer_numerics", "observe", "frontend", "analysis", "report", "scaleout"},
+            ),
+            ("analysis", {"host", "cli", "registry", "observe", "frontend", "scaleout", "report", "export"}),
+            ("report", {"host", "cli", "registry", "observe", "frontend", "scaleout", "layer_numerics", "export"}),
+            ("export", {"host", "cli", "registry", "observe", "frontend", "scaleout", "layer_numerics"}),
             ("host", {"cli", "layer_numerics", "observe", "frontend", "workloads", "analysis", "scaleout"}),
             ("scaleout", {"cli", "layer_numerics", "observe", "frontend", "workloads", "analysis"}),
             ("workloads", {"cli", "registry", "layer_numerics", "observe", "frontend"}),
@@ -198,6 +203,7 @@ def _foreign_assignments(file: Path) -> Iterator[str]:
 
 
 HEAVY = ("torch", "jsonschema", "stevedore", "rich", "aorta", "torchrec", "numpy")
+HEAVY += ("duckdb", "plotly", "jinja2", "plotext")
 IMPORT_ONE_BY_ONE = f"""
 import importlib, sys
 for name in sys.argv[1:]:

@@ -12,7 +12,8 @@ import pytest
 from tests.corpus.runs import Case, Forks
 
 T = TypeVar("T")
-AT_ONCE = 2
+#: A worker of pytest's own runs one test after the other, so that it has no use for a second process.
+AT_ONCE = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 
 
 class Ahead(Generic[T]):

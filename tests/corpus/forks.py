@@ -1,6 +1,6 @@
 """Runs programs in forks of one process that has imported torch, which spares each of them the import.
 
-torch._dynamo comes with it: an optimizer imports it.
+torch._dynamo comes with it: an optimizer imports it. Further modules to import are named on the command line.
 
 Reads a line of JSON for each program from stdin: {"argv": [...], "env": {...}, "cwd": ..., "output": ...}. The
 words are those that python is given, from "script.py" or "-m", "module" on. Answers with a line that is the exit code.
@@ -10,6 +10,7 @@ What the program prints on stdout goes to the file `output`, stderr to `output`.
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import os
 import runpy
@@ -45,6 +46,8 @@ def run(task: dict[str, Any]) -> int:
 
 
 def main() -> None:
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -76,14 +76,15 @@ class Forks:
 
     Args:
         at_once: Such processes, each of which runs one program at a time.
+        modules: What they import besides torch.
     """
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, at_once: int, *modules: str) -> None:
         self._idle: queue.Queue[subprocess.Popen[str]] = queue.Queue()
         self._all = []
         for _ in range(at_once):
             process = subprocess.Popen(
-                [PYTHON, str(HERE / "forks.py")],
+                [PYTHON, str(HERE / "forks.py"), *modules],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

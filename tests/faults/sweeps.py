@@ -51,16 +51,17 @@ from torch import nn
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 point("model")
 for step in range(1, 6):
-    optimizer.zero_grad()
     loss = model(torch.randn(8, 4)).square().mean()
     if step == 3:
         point("step")
         exec(os.environ.get("AT_3", ""))
     loss.backward()
-    optimizer.step()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.1 * parameter.grad
+            parameter.grad = None
     print(step, loss.item(), flush=True)
     time.sleep(0.2 if after else 0)
 exec(os.environ.get("AT_END", ""))

@@ -177,14 +177,14 @@ class TestTornLine:
 
 
 class TestHuge:
-    def test_a_gigabyte_of_records_is_read_to_its_end_in_little_memory(self, spoilt: Run) -> None:
+    def test_half_a_gigabyte_of_records_is_read_to_its_end_in_little_memory(self, spoilt: Run) -> None:
         lines = spoilt.records.read_bytes()
-        times = -(-(1 << 30) // len(lines))
+        times = -(-(1 << 29) // len(lines))
         count = times * len(lines.splitlines())
         with spoilt.records.open("ab") as stream:
             for _ in range(times - 1):
                 stream.write(lines)
-        assert spoilt.records.stat().st_size >= 1 << 30
+        assert spoilt.records.stat().st_size >= 1 << 29
         spoilt.edit(spoilt.summary, records_written=count)
         verdict, _, peak_mb = bounded(spoilt)
         assert verdict == "captured"
@@ -233,7 +233,7 @@ class TestHuge:
         assert "more than the 4000000 that are taken in" in reason
 
     def test_tens_of_thousands_of_files_are_too_many(self, spoilt: Run) -> None:
-        for index in range(60_000):
+        for index in range(50_100):
             os.close(os.open(spoilt.artifacts / f"{index}.tmp", os.O_CREAT | os.O_WRONLY))
         verdict, reason, peak_mb = bounded(spoilt)
         assert (verdict, peak_mb < 200) == ("invalid", True)

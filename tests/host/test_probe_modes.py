@@ -64,7 +64,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     def build(directory: Path) -> Sweep:
         (directory / "train.py").write_text(PROGRAM + "import time\ntime.sleep(600)\n")
         (directory / "launch.sh").write_text("python train.py\n")
-        recipe = probe_recipe(directory / "r.yaml", timeout_per_trial=12, collect={"layer_numerics": {}})
+        recipe = probe_recipe(directory / "r.yaml", timeout_per_trial=8, collect={"layer_numerics": {}})
         return sweep_command(directory, recipe, ["sh", "launch.sh"])
 
     return once(tmp_path_factory, "limited", build)

@@ -13,7 +13,7 @@ import pytest
 
 from aorta_collectors.host import cells
 from aorta_collectors.host.attachment import Attachment
-from tests.host.support import PROGRAM, Sweep, probe_recipe, read_json, sweep_command
+from tests.host.support import PROGRAM, Sweep, once, probe_recipe, read_json, sweep_command
 from tests.support import run, summary
 
 pytestmark = pytest.mark.sweep
@@ -29,6 +29,20 @@ def _sweep(tmp_path: Path, *, plugin: bool = True, **content: Any) -> Sweep:
 
 def _runs(tmp_path: Path) -> int:
     return len((tmp_path / "runs").read_text())
+
+
+def _captured(directory: Path) -> Sweep:
+    (directory / "train.py").write_text(COUNTING)
+    return _sweep(directory)
+
+
+@pytest.fixture
+def captured(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Sweep:
+    """A sweep of one trial, captured, as if it had been run in `tmp_path`."""
+    sweep = once(tmp_path_factory, "resumed", _captured)
+    sweep.ran.ok()
+    shutil.copytree(sweep.run_dir.parents[1], tmp_path, dirs_exist_ok=True)
+    return replace(sweep, run_dir=tmp_path / "out" / "T-1")
 
 
 def test_a_cell_is_resumed_only_with_its_evidence(tmp_path: Path) -> None:
@@ -59,12 +73,9 @@ def test_a_cell_is_resumed_only_with_its_evidence(tmp_path: Path) -> None:
     assert summary(rerun.artifacts())["run_id"] in rerun.receipt()["run_ids"]
 
 
-def test_a_cell_without_evidence_runs_again_until_it_has_some(tmp_path: Path) -> None:
+def test_a_cell_without_evidence_runs_again_until_it_has_some(captured: Sweep, tmp_path: Path) -> None:
     """Its program now ends early; the evidence of the run before does not count for it."""
-    (tmp_path / "train.py").write_text(COUNTING)
-    _sweep(tmp_path).ran.ok()
-    receipt = tmp_path / "out/T-1/none-none/_subprocess/receipt_d0_m0_t0_layer_numerics.json"
-    receipt.unlink()
+    _receipt(captured).unlink()
     for runs in (2, 3):
         (tmp_path / "train.py").write_text('with open("runs", "a") as stream: stream.write("x")\n')
         sweep = _sweep(tmp_path)
@@ -94,10 +105,8 @@ def _receipt(sweep: Sweep) -> Path:
     return sweep.cell_dir("none") / "receipt_d0_m0_t0_layer_numerics.json"
 
 
-def test_evidence_that_was_changed_since_is_gathered_again(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(COUNTING)
-    sweep = _sweep(tmp_path)
-    sweep.ran.ok()
+def test_evidence_that_was_changed_since_is_gathered_again(captured: Sweep, tmp_path: Path) -> None:
+    sweep = captured
     wanted = cells._Wanted("none-none", ("layer_numerics",), {}, most=1, off=False, retained=False)
     cell_dir = sweep.run_dir / "none-none"
     assert wanted.without_evidence(Attachment(), cell_dir) == ""

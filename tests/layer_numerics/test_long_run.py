@@ -23,7 +23,8 @@ def memory():
         return int(stream.read().split()[1]) * 4096 / 1e6
 
 model = nn.Linear(4, 4)
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+if "train" in sys.argv[1]:
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
 good, bad, empty = torch.ones(2, 4), torch.full((2, 4), float("nan")), torch.ones(0, 4)
 
 def train(model, batch):
@@ -38,16 +39,17 @@ with torch.set_grad_enabled("train" in sys.argv[1]):
         if step in (steps // 5, steps):
             print(memory())
 """
-_MOST_MB = 4.0
+#: Growth is some 0.2 MB at most. torch itself keeps something of models that come and go.
+_MOST_MB, _MOST_MB_OF_NEW_MODELS = 1.5, 4.0
 
 # What a step does, how many there are, and options.
 CASES: dict[str, tuple[str, int, dict[str, str]]] = {
-    "inference": ("model(good)", 100_000, {}),
-    "training": ("train(model, good)", 5_000, {"NANLOG_ORIGIN": "1"}),
-    "run-up that nobody asks for": ("model(good)", 10_000, {"NANLOG_PRE_CONTEXT": "100"}),
-    "bad in each step": ("model(bad)", 5_000, {"NANLOG_MAX_RECORDS": "1000", "NANLOG_PRE_CONTEXT": "20"}),
-    "nothing to read": ("model(empty)", 10_000, {}),
-    "another shape in each step": ("model(torch.ones(1 + step, 1, 4))", 4_000, {"NANLOG_SAMPLE_EVERY": "1"}),
+    "inference": ("model(good)", 40_000, {}),
+    "training": ("train(model, good)", 3_000, {"NANLOG_ORIGIN": "1"}),
+    "run-up that nobody asks for": ("model(good)", 6_000, {"NANLOG_PRE_CONTEXT": "100"}),
+    "bad in each step": ("model(bad)", 3_000, {"NANLOG_MAX_RECORDS": "1000", "NANLOG_PRE_CONTEXT": "20"}),
+    "nothing to read": ("model(empty)", 6_000, {}),
+    "another shape in each step": ("model(torch.ones(1 + step, 1, 4))", 3_000, {"NANLOG_SAMPLE_EVERY": "1"}),
     "a new model in each step": ("train(nn.Sequential(nn.Linear(4, 4)), good)", 4_000, {"NANLOG_SAMPLE_EVERY": "1"}),
 }
 
@@ -65,8 +67,8 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 class TestLongRuns:
     def test_memory_does_not_grow_with_steps(self, case: tuple[str, Path, Any]) -> None:
-        _, _, (early, late) = case
-        assert late - early < _MOST_MB
+        name, _, (early, late) = case
+        assert late - early < (_MOST_MB_OF_NEW_MODELS if name == "a new model in each step" else _MOST_MB)
 
     def test_every_step_was_seen_and_nothing_grew_on_disk_or_on_the_screen(self, case: tuple[str, Path, Any]) -> None:
         name, directory, _ = case

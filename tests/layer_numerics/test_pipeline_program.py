@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import PYTHON, ROOT, records, run, summary
+from tests.corpus.runs import Forks
+from tests.support import ROOT, records, run, summary
 
 PROGRAM = str(ROOT / "recipes" / "pipeline_corruption.py")
 SPEC = json.dumps(
@@ -21,9 +22,8 @@ SPEC = json.dumps(
 STAGES = ["copy", "sparse_start", "sparse_wait", "forward"]
 
 
-def _follow(directory: Path, launcher: list[str], env: dict[str, str]) -> str:
-    variables = {"NANLOG_DIR": "out", "NANLOG_SPEC": SPEC, **env}
-    return run([*launcher, "-m", "aorta_collectors.layer_numerics", PROGRAM], directory, variables).ok().out
+FOLLOWED = ["-m", "aorta_collectors.layer_numerics", PROGRAM]
+OPTIONS = {"NANLOG_DIR": "out", "NANLOG_SPEC": SPEC}
 
 
 def _batch(directory: Path, number: int, rank: int = 0) -> list[dict[str, Any]]:
@@ -34,10 +34,12 @@ def _batch(directory: Path, number: int, rank: int = 0) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("when", "bad_from"), [("copy", 0), ("wait", 2)], ids=["as it reaches the device", "while it is distributed"]
 )
-def test_a_nan_is_seen_from_the_stage_on_at_which_it_was_written(when: str, bad_from: int, tmp_path: Path) -> None:
+def test_a_nan_is_seen_from_the_stage_on_at_which_it_was_written(
+    when: str, bad_from: int, torchrec_forks: Forks, tmp_path: Path
+) -> None:
     env = {"CORRUPT": when, "VALUE": "nan"}
-    out = _follow(tmp_path, [PYTHON], env)
-    assert out == run([PYTHON, PROGRAM], tmp_path, env).ok().out
+    ran = torchrec_forks.run(FOLLOWED, tmp_path, {**OPTIONS, **env}).ok()
+    assert ran.out == torchrec_forks.run([PROGRAM], tmp_path, env).ok().out
     seen = _batch(tmp_path, 7)
     assert [record["phase"] for record in seen] == STAGES
     assert [record["nan_count"] for record in seen] == [int(place >= bad_from) for place in range(4)]
@@ -53,7 +55,8 @@ def test_a_nan_is_seen_from_the_stage_on_at_which_it_was_written(when: str, bad_
 
 
 def test_each_of_two_ranks_follows_its_own_batches(tmp_path: Path) -> None:
-    _follow(tmp_path, ["torchrun", "--standalone", "--nproc-per-node", "2"], {"CORRUPT": "copy", "VALUE": "61"})
+    torchrun = ["torchrun", "--standalone", "--nproc-per-node", "2"]
+    run([*torchrun, *FOLLOWED], tmp_path, {**OPTIONS, "CORRUPT": "copy", "VALUE": "61"}).ok()
     for rank in (0, 1):
         found = summary(tmp_path / "out", rank)
         assert found["world_size"] == 2

@@ -28,12 +28,10 @@ attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
 
 
 def train(model, steps=3, bad=0):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     width = next(model.parameters()).shape[1]
     for step in range(1, steps + 1):
-        optimizer.zero_grad()
         model(torch.full((2, width), float("nan") if step == bad else 1.0)).sum().backward()
-        optimizer.step()
+        model.zero_grad()
 
 
 def reached(name):

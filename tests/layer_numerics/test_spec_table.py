@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import PYTHON, records, run, summary
+from tests.corpus.runs import Forks
+from tests.support import records, summary
 
 #: A pipelined recommender with the classes and names that the specs speak of.
 PROGRAM = """
@@ -219,26 +220,30 @@ ROWS: dict[str, tuple[str, Callable[[Found], None]]] = {
 }
 
 
+def _run(forks: Forks, directory: Path, spec: str, **env: str) -> Found:
+    (directory / "train.py").write_text(PROGRAM)
+    argv = ["-m", "aorta_collectors.layer_numerics", "train.py"]
+    forks.run(argv, directory, {"NANLOG_DIR": "out", "NANLOG_SPEC": spec, **env}).ok()
+    return Found(directory / "out")
+
+
 @pytest.mark.parametrize("row", ROWS)
-def test_a_spec_of_the_table_runs_as_it_stands_and_does_what_its_row_says(row: str, tmp_path: Path) -> None:
+def test_a_spec_of_the_table_runs_as_it_stands_and_does_what_its_row_says(
+    row: str, torchrec_forks: Forks, tmp_path: Path
+) -> None:
     spec, check = ROWS[row]
-    (tmp_path / "train.py").write_text(PROGRAM)
-    argv = [PYTHON, "-m", "aorta_collectors.layer_numerics", "train.py"]
     # The table's specs leave sampling at one step in 50.
-    every_step = json.dumps({**json.loads(spec), "sample_every": 1})
-    run(argv, tmp_path, {"NANLOG_DIR": "out", "NANLOG_SPEC": every_step}).ok()
-    found = Found(tmp_path / "out")
+    found = _run(torchrec_forks, tmp_path, json.dumps({**json.loads(spec), "sample_every": 1}))
     assert found.summary["spec_applied"]
     assert found.summary["hook_errors"] == 0
     check(found)
 
 
-def test_a_flat_variable_beside_a_spec_stays_in_force_where_the_spec_has_no_word_for_it(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(PROGRAM)
+def test_a_flat_variable_beside_a_spec_stays_in_force_where_the_spec_has_no_word_for_it(
+    torchrec_forks: Forks, tmp_path: Path
+) -> None:
     spec = '{"follow":[{"tensor":"sparse","stages":true}],"sample_every":1}'
-    env = {"NANLOG_DIR": "out", "NANLOG_SPEC": spec, "NANLOG_SPARSE": "1", "NANLOG_SPARSE_HEAVY": "1"}
-    run([PYTHON, "-m", "aorta_collectors.layer_numerics", "train.py"], tmp_path, env).ok()
-    found = Found(tmp_path / "out")
+    found = _run(torchrec_forks, tmp_path, spec, NANLOG_SPARSE="1", NANLOG_SPARSE_HEAVY="1")
     assert found.values("role") == {"sparse"}
     for record in found.records:
         assert record["sparse_num_keys"] == 1

@@ -288,13 +288,13 @@ class TestMemory:
             try:
                 run(100)
                 objects, allocated = size()
-                run(1800)
+                run(800)
                 more_objects, more_allocated = size()
             finally:
                 tracemalloc.stop()
-        # Less than one object, and less than 100 bytes, for each of the steps.
-        assert more_objects - objects < 300
-        assert more_allocated - allocated < 100_000
+        # Less than one object, and less than 60 bytes, for each of the steps.
+        assert more_objects - objects < 130
+        assert more_allocated - allocated < 45_000
 
 
 class TestRecordsAreTheSame:

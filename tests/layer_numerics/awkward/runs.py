@@ -17,7 +17,8 @@ from tests.support import Ran, records
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 _ALL_CHANNELS = "act,input,igrad,weight,bias,wgrad,bgrad"
-_AT_ONCE = 2
+#: A worker of pytest's own runs one test after the other, so that it has no use for a second process.
+_AT_ONCE = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 # What differs from run to run: nothing of it is the program's doing.
 _PIDS = re.compile(r"\b\d{3,}\b|\d\d:\d\d:\d\d[.\d]*")
 

@@ -123,9 +123,10 @@ def _rank(rank: int, bad: bool, path: str) -> None:
 
 
 def sharded_ranks(bad: bool) -> None:
-    """Two spawned ranks share the parameters (FSDP2); the batch of the second is bad."""
+    """Two ranks of a fork server share the parameters (FSDP2); the batch of the second is bad."""
+    mp.set_forkserver_preload(["torch._dynamo", "torch.distributed.fsdp"])  # once, not in each rank
     with tempfile.TemporaryDirectory() as directory:
-        mp.spawn(_rank, args=(bad, os.path.join(directory, "store")), nprocs=2)
+        mp.start_processes(_rank, (bad, os.path.join(directory, "store")), nprocs=2, start_method="forkserver")
 
 
 if __name__ == "__main__":
