@@ -203,7 +203,7 @@ def _worst(found: Magnitudes, width: int, several: bool) -> _Section:
 def _bad(found: Magnitudes, width: int, several: bool) -> _Section:
     rows = [
         {
-            f"bad: {found.num_bad} tensors": layer(seen.tensor),
+            f"bad: {found.num_bad} tensor{'s' if found.num_bad != 1 else ''}": layer(seen.tensor),
             "tensor": tensor(seen.tensor),
             "kind": seen.kind,
             "since step" if width >= _WIDE else "since": str(seen.step),
