@@ -93,6 +93,13 @@ class Trial:
         return self.receipts.get(COLLECTOR)
 
     @property
+    def passed(self) -> bool | None:
+        """What the host said of the trial; None before it has ended, and without a sweep."""
+        result = self.record.get("result")
+        passed = result.get("passed") if isinstance(result, Mapping) else None
+        return passed if isinstance(passed, bool) else None
+
+    @property
     def label(self) -> str:
         """Such as "clip_gradients-none, trial 0"; the directory where there is no sweep."""
         return trial_place(*self.key) or str(self.artifacts)

@@ -268,14 +268,13 @@ def _place(trial: Trial) -> dict[str, str]:
 
 def _trial_row(trial: Trial) -> dict[str, Any]:
     record = trial.record
-    result = record.get("result")
     environment = record.get("execution_env")
     receipt = trial.receipt
     return {
         **_place(trial),
         "workload": record.get("workload"),
         "exit_status": record.get("exit_status"),
-        "passed": result.get("passed") if isinstance(result, dict) else None,
+        "passed": trial.passed,
         "mitigations": record.get("mitigations_applied"),
         "environment": environment.get("name") if isinstance(environment, dict) else None,
         "wall_clock_s": record.get("wall_clock_sec"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from aorta_collectors.analysis.captures import Captures, Process, Trial
 from aorta_collectors.analysis.database import Database
-from aorta_collectors.analysis.run_up import Key, RunUp, run_ups
+from aorta_collectors.analysis.run_up import KEY, Key, RunUp, run_ups
 from aorta_collectors.api import Verdict
 from aorta_collectors.evidence.receipt import Receipt
 
@@ -46,7 +46,6 @@ FIELDS = (
     "numel",
     "finite_abs_max",
 )
-_KEY = ("run", "cell", "trial", "process")
 # The part of the step in which the stages of an origin lie.
 _DIRECTIONS = {
     "parameter": "param",
@@ -119,9 +118,7 @@ class OfTrial:
     @property
     def passed(self) -> bool | None:
         """What the host said of the trial."""
-        result = self.trial.record.get("result")
-        passed = result.get("passed") if isinstance(result, Mapping) else None
-        return passed if isinstance(passed, bool) else None
+        return self.trial.passed
 
     @property
     def covered(self) -> int:
@@ -171,7 +168,7 @@ def _recorded(database: Database) -> dict[Key, Sequence[Found | None]]:
     fields = ", ".join(f"{name!r}: {name}" for name in (*FIELDS, "position"))
     first = f"arg_min({{{fields}}}, position)"
     rows = database.rows(
-        f"SELECT {', '.join(_KEY)}, {first}, {first} FILTER (kind IN ('nan', 'inf')) FROM records "
+        f"SELECT {', '.join(KEY)}, {first}, {first} FILTER (kind IN ('nan', 'inf')) FROM records "
         f"WHERE kind IS NOT NULL GROUP BY ALL"
     )
     return {(run, cell, trial, process): firsts for run, cell, trial, process, *firsts in rows}

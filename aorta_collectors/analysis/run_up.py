@@ -16,7 +16,8 @@ from aorta_collectors.analysis.dtypes import LIMITS
 #: Run, cell, trial and process.
 Key = tuple[str, str, str, str]
 
-_KEY = ("run", "cell", "trial", "process")
+#: The columns of one.
+KEY = ("run", "cell", "trial", "process")
 # One tensor over the steps.
 _TENSOR = ("layer_name", "direction", "role", "param_name", "tensor_path", "invocation", "phase", "checkpoint")
 _MOST_STEPS = 10
@@ -59,13 +60,13 @@ def run_ups(faults: Mapping[Key, Mapping[str, Any]], captures: Captures, databas
     if not faults:
         return {}
     wanted = [
-        {**dict(zip(_KEY, key, strict=True)), **{name: fault[name] for name in (*_TENSOR, "step", "seq")}}
+        {**dict(zip(KEY, key, strict=True)), **{name: fault[name] for name in (*_TENSOR, "step", "seq")}}
         for key, fault in faults.items()
     ]
-    types = dict.fromkeys((*_KEY, *_TENSOR), "VARCHAR") | dict.fromkeys(("invocation", "step", "seq"), "BIGINT")
-    of_process = " AND ".join(f"r.{name} = w.{name}" for name in _KEY)
+    types = dict.fromkeys((*KEY, *_TENSOR), "VARCHAR") | dict.fromkeys(("invocation", "step", "seq"), "BIGINT")
+    of_process = " AND ".join(f"r.{name} = w.{name}" for name in KEY)
     same = " AND ".join(f"(w.{name} IS NULL OR r.{name} IS NOT DISTINCT FROM w.{name})" for name in _TENSOR)
-    key = ", ".join(f"r.{name}" for name in _KEY)
+    key = ", ".join(f"r.{name}" for name in KEY)
     rows = database.rows(
         f"SELECT {key}, r.step, r.finite_abs_max, r.dtype "
         f"FROM records r JOIN (SELECT unnest(from_json(?, ?), max_depth := 2)) w "

@@ -68,7 +68,7 @@ def _one(folder: Path, stem: str) -> Captures:
     problems: list[str] = []
     tree = Tree(folder)
     for found in itertools.islice(tree.folders(), 1):
-        trials = tuple(_of_folder(found, ".", tree, problems, only=stem))
+        trials = tuple(_of_folder(found, tree, problems, only=stem))
         if trials:
             return Captures(trials[0].file, trials, tuple(problems))
     raise ArtifactError(f"nothing was captured in {folder / stem}" + (f": {problems[0]}" if problems else ""))
@@ -86,7 +86,7 @@ def _trials(tree: Tree, problems: list[str]) -> Iterator[Trial]:
                 problems.append(f"what this sweep asked for is not known: {error}")
         above = [sweep for sweep in cells if folder.path.is_relative_to(sweep)]
         run = max(above, key=lambda sweep: len(sweep.parts), default=tree.run_dir)
-        found += [(run, folder.path, trial) for trial in _of_folder(folder, ".", tree, problems)]
+        found += [(run, folder.path, trial) for trial in _of_folder(folder, tree, problems)]
     if _has_twins(found):  # several runs without a ledger: told apart by the folder below the path that they lie in
         found = [(run if run in cells else _top(tree.run_dir, place), place, trial) for run, place, trial in found]
     if _has_twins(found):
@@ -112,7 +112,7 @@ def _top(above: Path, path: Path) -> Path:
     return Path(above, *path.relative_to(above).parts[:1])
 
 
-def _of_folder(folder: Folder, run: str, tree: Tree, problems: list[str], only: str | None = None) -> Iterator[Trial]:
+def _of_folder(folder: Folder, tree: Tree, problems: list[str], only: str | None = None) -> Iterator[Trial]:
     """The trials whose records, or artifacts, lie in a folder: one that runs has no record yet."""
     anchor = Anchor(tree.run_dir)
     stems = {name.removesuffix(".json") for name in folder.kinds if trial_coordinates(name) is not None}
@@ -142,7 +142,7 @@ def _of_folder(folder: Folder, run: str, tree: Tree, problems: list[str], only: 
             continue  # what some program left in a folder of that name
         named = ours.cell if ours is not None and ours.cell else folder.path.resolve().parent.name
         file = folder.path / f"{stem}.json" if stem in stems else artifacts
-        yield Trial(run, named, coordinates, artifacts, file, processes, record, receipts)
+        yield Trial(".", named, coordinates, artifacts, file, processes, record, receipts)
 
 
 def _record(folder: Folder, name: str) -> Mapping[str, Any]:

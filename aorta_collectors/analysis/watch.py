@@ -139,15 +139,13 @@ def _asked(path: Path) -> list[Requested]:
 def _cell(trial: Trial) -> Cell:
     if not trial.record:
         return Cell(trial.cell, trial.index, "running")
-    result = trial.record.get("result")
-    passed = result.get("passed") if isinstance(result, dict) else None
     verdict = None if trial.receipt is None else trial.receipt.verdict
     return Cell(
         trial.cell,
         trial.index,
         "ended",
         verdict,
-        passed if isinstance(passed, bool) else None,
+        trial.passed,
         _first_bad(trial),
     )
 

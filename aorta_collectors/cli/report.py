@@ -14,8 +14,7 @@ from aorta_collectors.cli.output import Output
 from aorta_collectors.cli.progress import Bar
 from aorta_collectors.cli.reading import output_options, selecting, tell_problems
 from aorta_collectors.printable import printable
-
-NAME = "report.html"
+from aorta_collectors.report.after_sweep import NAME
 
 
 @click.command()

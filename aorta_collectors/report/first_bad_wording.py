@@ -10,20 +10,18 @@ from aorta_collectors.analysis.captures import cell_place
 from aorta_collectors.analysis.first_bad import OfProcess, OfTrial
 from aorta_collectors.analysis.mitigations import OfCell, Outcome
 from aorta_collectors.analysis.run_up import RunUp
-from aorta_collectors.report.wording import layer, number, tensor, text
+from aorta_collectors.report.wording import KINDS, layer, number, tensor, text
 
 # Less than doubled over all steps that are shown is no growth.
 _GROWTH = 2.0
-_COUNTS = {"nan": "nan_count", "inf": "inf_count", "huge": "huge_count", "oob": "oob_count"}
-_KINDS = {"nan": "NaN", "inf": "Inf", "oob": "out of range"}
 
 
 def fault_line(fault: Mapping[str, Any]) -> str:
     """Such as "step 14, fwd act of blocks.0.scores: 13 of 4096 Inf, float16"."""
     place = text(f"{fault['direction'] or ''} {tensor(fault)}".strip())
     kind = str(fault["kind"])
-    count = fault.get(_COUNTS.get(kind, ""))
-    what = text(_KINDS.get(kind, kind))
+    count = fault.get(f"{kind}_count")
+    what = text(KINDS.get(kind, kind))
     if count and fault.get("numel"):
         what = f"{count} of {fault['numel']} {what}"
     dtype = f", {text(str(fault['dtype']).removeprefix('torch.'))}" if fault.get("dtype") else ""
@@ -58,7 +56,7 @@ def facts(process: OfProcess, brief: bool = False) -> list[tuple[str, str]]:
         found.append(("origin", f"{origin['stage']}, {text(origin['module'])}, step {origin['step']}: {reason}"))
     first, lost = process.first, process.first_nonfinite
     if process.by_design and first is not None:
-        kind = text(_KINDS.get(str(first["kind"]), str(first["kind"])))
+        kind = text(KINDS.get(str(first["kind"]), str(first["kind"])))
         found.append(("before", f"step {first['step']}: {kind}, taken to be by design ({text(process.by_design)})"))
     if lost is not None and fault.get("kind") in ("huge", "oob"):
         found.append(("then", fault_line(lost)))

@@ -12,6 +12,9 @@ _MOST = 200
 #: A record's counts of what is bad, and the words for it.
 COUNTS = (("nan_count", "NaN"), ("inf_count", "Inf"), ("huge_count", "huge"), ("oob_count", "out of range"))
 
+#: The same words by kind.
+KINDS = {name.removesuffix("_count"): word for name, word in COUNTS}
+
 
 def number(value: float | None) -> str:
     """Four significant digits, such as 0.1235, 65500 and 3.403e+38; "-" for None."""

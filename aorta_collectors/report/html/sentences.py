@@ -39,10 +39,9 @@ _OUTCOMES = {
     Outcome.SAME: "It is the same in",
     Outcome.APPEARS: "It appears, unlike in the baseline, in",
     Outcome.CLEAN: "Nothing is bad, as in the baseline, in",
-    Outcome.UNDECIDED: "Not decided in",
+    Outcome.UNDECIDED: "Not known, since it does not compare, in",
     Outcome.NOT_REACHED: "Not known, since too few steps were run, in",
     Outcome.NO_EVIDENCE: "Not known, without evidence, in",
-    Outcome.UNDECIDED: "Not known, since it does not compare, in",
 }
 _MOST_CELLS, _MOST_RANKS = 6, 8
 
@@ -72,8 +71,7 @@ def where(found: Mapping[str, Any]) -> str:
 
 def named(series: Series) -> str:
     """Such as "over_arch.model.1 igrad[0]"."""
-    parameter = "" if series.param_name == series.role else series.param_name
-    found = {"role": series.role, "param_name": parameter, "tensor_path": series.tensor_path}
+    found = {"role": series.role, "param_name": series.param_name, "tensor_path": series.tensor_path}
     return " ".join(filter(None, (text(series.layer), tensor(found), text(series.place))))
 
 
