@@ -66,7 +66,15 @@ __all__ = [
     "OptionsError",
     "Verdict",
     "Verification",
+    "WorkloadStopped",
 ]
+
+
+class WorkloadStopped(RuntimeError):
+    """Raised by `Collector.armed` on leaving its context: the collector has ended the workload, as its options ask.
+
+    The trial has failed then. It is no error of the workload's or of the host's.
+    """
 
 
 class Verdict(str, enum.Enum):
@@ -204,6 +212,9 @@ class Collector(ABC):
         Args:
             capture: To be called when something is first written: on ranks other than 0 of a sweep that runs under
                 torchrun, the directory is local to the rank, and its files are moved to rank 0's when the trial ends.
+
+        Raises:
+            WorkloadStopped: On leaving it, where the collector has ended the workload.
         """
 
     @abstractmethod

@@ -40,10 +40,10 @@ def spoilt(good: Path, tmp_path: Path) -> Run:
 
 @pytest.fixture(autouse=True)
 def _restored_environment() -> Iterator[None]:
-    """No test leaves a variable behind, and none sees a NANLOG_* of the developer's shell."""
+    """No test leaves a variable behind, and none sees a variable of ours from the developer's shell."""
     before = dict(os.environ)
     for name in list(os.environ):
-        if name.startswith(("NANLOG_", "AORTA_COLLECTORS")):
+        if name.startswith(("NANLOG_", "NUMERICS_", "AORTA_COLLECTORS", "TRACEPARENT")):
             del os.environ[name]
     yield
     for name in set(os.environ) - set(before):

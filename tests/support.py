@@ -37,9 +37,8 @@ def interruptible() -> None:
 
 def run(argv: list[str], cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 120) -> Ran:
     """Run a command of this environment (python, torchrun, aorta, aorta-collectors are found first on PATH)."""
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith(("NANLOG_", "AORTA_", "PYTHONPATH"))
-    }
+    ours = ("NANLOG_", "NUMERICS_", "AORTA_", "PYTHONPATH", "TRACEPARENT", "TRACESTATE")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     inherited["PATH"] = f"{BIN}{os.pathsep}{inherited.get('PATH', '')}"
     inherited["OMP_NUM_THREADS"] = "1"
     inherited["AORTA_COLLECTORS_REPORT"] = "off"  # half a second of each sweep; tests/report has sweeps that write it

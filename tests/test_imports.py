@@ -17,7 +17,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 OURS = "aorta_collectors"
 
 #: Where functions of others are replaced, outside of host.
-PATCHES = ("observe/builders.py", "observe/calls.py", "layer_numerics/hard_exit.py")
+PATCHES = ("observe/builders.py", "observe/calls.py", "observe/process/hard_exit.py")
+#: What observes with torch. The sweep's side may read what these left, and does not import what watches.
+COLLECTORS = {"layer_numerics", "numerics"}
 
 # What the interpreter itself does for an uncaught exception; the front-end stands in its place.
 INTERPRETERS_OWN = {
@@ -40,8 +42,12 @@ class Import:
 
     @property
     def part(self) -> str:
-        """The part of our package that is imported: "launch" of aorta_collectors.launch.value, "" of the package."""
-        return self.module.partition(".")[2].partition(".")[0]
+        """The part of our package that is imported: "launch" of aorta_collectors.launch.value, "" of the package.
+
+        What is so of any process that is observed, observe/process, is a part of its own: it needs no torch.
+        """
+        inside = self.module.split(".")[1:]
+        return "process" if inside[:2] == ["observe", "process"] else "".join(inside[:1])
 
 
 def imports_of(file: Path) -> Iterator[Import]:
@@ -80,8 +86,10 @@ def places(found: list[Import]) -> list[str]:
 class TestLines:
     """DESIGN: cli, report -> analysis -> evidence; host -> launch, evidence, options, registry, api; and so on."""
 
-    def test_observe_knows_nothing_but_itself_and_the_import_watch(self) -> None:
-        allowed = {"observe", "import_watch"}
+    def test_observe_knows_nothing_but_itself_and_what_imports_nothing_of_ours(self) -> None:
+        allowed = {"", "observe", "process", "import_watch", "environment", "linux"}
+        leaves = [item for item in IMPORTS if item.file.stem in allowed and item.file.parent == PACKAGE]
+        assert places([item for item in leaves if is_ours(item)]) == []
         assert places([item for item in imports_from("observe") if is_ours(item) and item.part not in allowed]) == []
 
     def test_observe_needs_torch_alone(self) -> None:
@@ -95,29 +103,32 @@ class TestLines:
     @pytest.mark.parametrize(
         ("part", "forbidden"),
         [
-            ("layer_numerics", {"host", "cli", "evidence", "registry"}),
-            ("frontend", {"host", "cli", "evidence", "registry", "options", "api", "observe", "layer_numerics"}),
-            ("api", {"host", "evidence", "cli", "registry", "frontend", "layer_numerics"}),
-            ("launch", {"host", "evidence", "cli", "registry", "api", "options", "layer_numerics"}),
-            ("options", {"host", "evidence", "cli", "registry", "api", "launch", "layer_numerics"}),
-            ("schema_check", {"host", "evidence", "cli", "registry", "api", "launch", "options", "layer_numerics"}),
+            ("layer_numerics", {"host", "cli", "evidence", "registry", "numerics"}),
+            ("numerics", {"host", "cli", "evidence", "registry", "layer_numerics"}),
+            ("artifacts", {"host", "cli", "evidence", "registry", "frontend", "observe", *COLLECTORS}),
             (
-                "packing",
-                {"host", "evidence", "cli", "registry", "api", "launch", "options", "layer_numerics", "observe"},
+                "frontend",
+                {"host", "cli", "evidence", "registry", "options", "api", "observe", "process", *COLLECTORS},
             ),
-            ("registry", {"host", "evidence", "cli", "layer_numerics"}),
+            ("api", {"host", "evidence", "cli", "registry", "frontend", *COLLECTORS}),
+            ("launch", {"host", "evidence", "cli", "registry", "api", "options", *COLLECTORS}),
+            ("options", {"host", "evidence", "cli", "registry", "api", "launch", *COLLECTORS}),
+            ("schema_check", {"host", "evidence", "cli", "registry", "api", "launch", "options", *COLLECTORS}),
+            ("packing", {"host", "evidence", "cli", "registry", "api", "launch", "options", "observe", *COLLECTORS}),
+            ("registry", {"host", "evidence", "cli", *COLLECTORS}),
             (
                 "evidence",
-                {"host", "cli", "registry", "layer_numerics", "observe", "frontend", "analysis", "report", "scaleout"},
+                {"host", "cli", "registry", "observe", "frontend", "analysis", "report", "scaleout", *COLLECTORS},
             ),
             ("analysis", {"host", "cli", "registry", "observe", "frontend", "scaleout", "report", "export"}),
-            ("report", {"host", "cli", "registry", "observe", "frontend", "scaleout", "layer_numerics", "export"}),
+            ("report", {"host", "cli", "registry", "observe", "frontend", "scaleout", "export", *COLLECTORS}),
+            # The timeline that it writes is the one of numerics' --trace-output.
             ("export", {"host", "cli", "registry", "observe", "frontend", "scaleout", "layer_numerics"}),
-            ("host", {"cli", "layer_numerics", "observe", "frontend", "workloads", "analysis", "scaleout"}),
-            ("scaleout", {"cli", "layer_numerics", "observe", "frontend", "workloads", "analysis"}),
-            ("workloads", {"cli", "registry", "layer_numerics", "observe", "frontend"}),
-            ("cli", {"layer_numerics", "observe", "frontend"}),
-            ("import_watch", {"host", "evidence", "cli", "registry", "api", "launch", "options", "layer_numerics"}),
+            ("host", {"cli", "observe", "frontend", "workloads", "analysis", "scaleout", *COLLECTORS}),
+            ("scaleout", {"cli", "observe", "frontend", "workloads", "analysis", *COLLECTORS}),
+            ("workloads", {"cli", "registry", "observe", "frontend", *COLLECTORS}),
+            ("cli", {"observe", "frontend", *COLLECTORS}),
+            ("import_watch", {"host", "evidence", "cli", "registry", "api", "launch", "options", *COLLECTORS}),
         ],
     )
     def test_a_part_imports_nothing_that_stands_above_it(self, part: str, forbidden: set[str]) -> None:
@@ -133,20 +144,23 @@ class TestLines:
         assert {(item.file.parent.name, item.module) for item in others} == {("workloads", "aorta.workloads")}
 
     def test_torch_is_imported_at_the_top_only_where_a_model_is_observed(self) -> None:
-        lazy = {"collector", "support", "verification", "names", "config", "__main__", "__init__"}
+        lazy = {"collector", "support", "verification", "names", "config", "arming", "__main__", "__init__"}
+        lazy |= {"span", "options", "standalone", "metrics", "reading", "contents", "caveats", "output"}
+        lazy |= {"chrome", "causal", "span_lines", "trace_context", "otlp"}
         for file in FILES:
-            part = file.relative_to(PACKAGE).parts[0]
-            if part == "observe" or (part == "layer_numerics" and file.stem not in lazy):
+            part, *below = file.relative_to(PACKAGE).parts
+            if (part == "observe" and below[0] != "process") or (part in COLLECTORS and file.stem not in lazy):
                 continue
             top = [node for node in ast.parse(file.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
             names = [alias.name for node in top if isinstance(node, ast.Import) for alias in node.names]
             names += [str(node.module) for node in top if isinstance(node, ast.ImportFrom)]
             assert not [name for name in names if name.partition(".")[0] == "torch"], file
 
-    def test_the_repositorys_own_collector_uses_the_contract_an_author_has(self) -> None:
+    @pytest.mark.parametrize("collector", sorted(COLLECTORS))
+    def test_the_repositorys_own_collectors_use_the_contract_an_author_has(self, collector: str) -> None:
         """Whatever collector.py takes from the package, beyond its own folder, is open to others too."""
-        found = {item.part for item in imports_of(PACKAGE / "layer_numerics" / "collector.py") if is_ours(item)}
-        assert found <= {"api", "import_watch", "layer_numerics", "options", "schema_check"}
+        found = {item.part for item in imports_of(PACKAGE / collector / "collector.py") if is_ours(item)}
+        assert found <= {"api", "import_watch", "options", "process", "schema_check", collector}
 
 
 class TestFiles:
@@ -217,6 +231,7 @@ for name in ("jsonschema", "stevedore", "click", "rich", "orjson", "aorta", "yam
 from aorta_collectors.observe.observer import Observer
 from aorta_collectors.layer_numerics.session import Session
 from aorta_collectors.layer_numerics.config import Config
+import aorta_collectors.numerics.session
 print(Config.from_environment({"NANLOG_SAMPLE_EVERY": "3"}).sample_every)
 print(Config.from_environment({"NANLOG_SPEC": '{"sample_every": 2}'}).sample_every)
 print(Config.from_environment({"NANLOG_SPEC": '{"sample_evry": 2}'}).spec_error)
@@ -226,7 +241,8 @@ print(Config.from_environment({"NANLOG_SPEC": '{"sample_evry": 2}'}).spec_error)
 class TestLoading:
     def test_the_sweeps_side_loads_no_torch(self, tmp_path: Path) -> None:
         names = ["aorta_collectors", "aorta_collectors.host", "aorta_collectors.api", "aorta_collectors.cli"]
-        names += ["aorta_collectors.layer_numerics.collector", "aorta_collectors.evidence.run"]
+        names += [f"aorta_collectors.{collector}.collector" for collector in sorted(COLLECTORS)]
+        names += ["aorta_collectors.numerics.__main__", "aorta_collectors.evidence.run"]
         for name in names:
             loaded = run([PYTHON, "-c", IMPORT_ONE_BY_ONE, name], tmp_path).ok().out.split()[1:]
             assert "torch" not in loaded, name
@@ -248,6 +264,8 @@ for group in ("aorta.collectors", "aorta.mitigations", "aorta.workloads"):
 """
         assert run([PYTHON, "-c", code], tmp_path).ok().out.split() == [
             "layer_numerics",
+            "False",
+            "numerics",
             "False",
             "no_collectors",
             "False",

@@ -22,7 +22,7 @@ from aorta.run.collectors import (
     wrap_argv_for_collectors,
 )
 
-from aorta_collectors.api import Capture, Expected, Verdict, Verification
+from aorta_collectors.api import Capture, Expected, Verdict, Verification, WorkloadStopped
 from aorta_collectors.environment import SWITCH_VARIABLE, TRIAL_VARIABLE, switched_off
 from aorta_collectors.errors import ArtifactError, LaunchError
 from aorta_collectors.evidence.directory import Anchor
@@ -164,17 +164,20 @@ class Trial:
             capture = self._ranks.capture_for(asked.collector, directory, asked.run_id)
             self._armed.enter_context(asked.collector.armed(asked.options, capture))
 
-    def disarm(self, error: BaseException | None) -> None:
-        """End the observation; `error` is what ended the workload. Safe to call again."""
+    def disarm(self, error: BaseException | None) -> WorkloadStopped | None:
+        """End the observation; `error` is what ended the workload. Returns what did, if a collector has ended it."""
         armed, self._armed = self._armed, None
         if armed is None:
-            return
+            return None
         # The collectors learn of the error as any context would; it is the caller who goes on raising it.
         try:
             armed.__exit__(type(error) if error is not None else None, error, None)
+        except WorkloadStopped as stopped:
+            return stopped
         except Exception as raised:
             if raised is not error:
                 log.warning("collect: a collector failed while it was disarmed: %s: %s", type(raised).__name__, raised)
+        return None
 
     def _prepare(self, directory: Path) -> None:
         try:

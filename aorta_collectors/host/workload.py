@@ -19,6 +19,10 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
+from aorta.workloads import WorkloadResult
+
+from aorta_collectors.api import WorkloadStopped
+
 if TYPE_CHECKING:
     from aorta_collectors.host.trial import Trial
 
@@ -48,20 +52,30 @@ class ArmedWorkload:
         try:
             self._workload.setup()
         except BaseException as error:
-            self._trial.disarm(error)
+            stopped = self._trial.disarm(error)
+            if stopped is not None:
+                raise stopped from error
             raise
 
     def run(self) -> Any:
         try:
             result = self._workload.run()
         except BaseException as error:
-            self._trial.disarm(error)
-            raise
-        self._trial.disarm(None)
-        return result
+            stopped = self._trial.disarm(error)
+            if stopped is None:
+                raise
+        else:
+            stopped = self._trial.disarm(None)
+        return result if stopped is None else _failed(stopped)
 
     def cleanup(self) -> None:
         self._workload.cleanup()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._workload, name)
+
+
+def _failed(stopped: WorkloadStopped) -> WorkloadResult:
+    """What the host takes for a failure of the measured code; an exception would count as one of the machinery."""
+    details = {"error": str(stopped), "type": type(stopped).__name__}
+    return WorkloadResult(passed=False, failure_count=1, failure_details=[details], main_work_started=True)

@@ -21,13 +21,13 @@ from aorta_collectors.api import (
 )
 from aorta_collectors.import_watch import ImportWatch
 from aorta_collectors.layer_numerics.config import Config
-from aorta_collectors.layer_numerics.ending import described
 from aorta_collectors.layer_numerics.flat import OPTIONS_SCHEMA
 from aorta_collectors.layer_numerics.metrics import summarize
 from aorta_collectors.layer_numerics.names import ARM_FUNCTION, CONFIG_FILE_VARIABLE, RUN_ID_VARIABLE
 from aorta_collectors.layer_numerics.step_times import step_times_ms
 from aorta_collectors.layer_numerics.support import check_flat, check_spec
 from aorta_collectors.layer_numerics.verification import verify
+from aorta_collectors.observe.process.ending import described
 from aorta_collectors.options import decode, parse_object
 from aorta_collectors.schema_check import load_schema, validator
 

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from aorta_collectors.layer_numerics.config import Config
 from aorta_collectors.observe.observation import RootInfo
-
-
-def say(message: str, rank: int | str) -> None:
-    """One line. A closed, full or replaced stderr is the program's business: then nothing is said."""
-    try:
-        sys.stderr.write(f"{time.strftime('%H:%M:%S')} [PID={os.getpid()} rank={rank}] nanlog: {message}\n")
-        sys.stderr.flush()
-    except Exception:
-        pass
 
 
 def attached_lines(config: Config, root: RootInfo) -> Iterator[str]:

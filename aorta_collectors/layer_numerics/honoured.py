@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from aorta_collectors.api import Expected, Verdict
+from aorta_collectors.artifacts.process import Fault
 from aorta_collectors.layer_numerics.config import Config
-from aorta_collectors.layer_numerics.reading import Fault, Process, is_stock
+from aorta_collectors.layer_numerics.reading import Process, is_stock
 
 _NO_SPEC_KEY = (
     *("huge_threshold", "huge_headroom", "max_records", "max_param_numel", "stop_on_first", "sparse"),

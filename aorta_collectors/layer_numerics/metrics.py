@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from aorta_collectors.api import Artifacts
+from aorta_collectors.artifacts.summaries import summaries_of
 from aorta_collectors.layer_numerics.order import Alignment, Position
-from aorta_collectors.layer_numerics.reading import summaries_of
 
 # Summary field -> what of it becomes a metric; what is null becomes none.
 _FINDINGS = {

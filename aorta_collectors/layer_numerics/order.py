@@ -68,7 +68,7 @@ class Alignment:
     def __init__(self, summaries: Iterable[Mapping[str, Any]]) -> None:
         self._stages: dict[frozenset[str], int] = {}
         for summary in sorted(summaries, key=lambda summary: summary["rank"]):
-            names = frozenset(summary["watched_names"])
+            names = frozenset(summary.get("watched_names", ()))
             if names:
                 self._stages.setdefault(names, len(self._stages))
         self._by_part = len(self._stages) > 1
@@ -76,7 +76,7 @@ class Alignment:
 
     def line(self, summary: Mapping[str, Any]) -> Line:
         """The line of the process with this summary, one of those given."""
-        stage = self._stages.get(frozenset(summary["watched_names"]), 0) if self._are_stages else 0
+        stage = self._stages.get(frozenset(summary.get("watched_names", ())), 0) if self._are_stages else 0
         return Line(summary.get("restart", 0), summary["rank"], self._by_part, stage)
 
 

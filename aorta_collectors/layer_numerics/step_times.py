@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aorta_collectors.api import Artifacts
-from aorta_collectors.layer_numerics.reading import summaries_of
+from aorta_collectors.artifacts.summaries import summaries_of
 
 
 def step_times_ms(artifacts: Artifacts) -> Sequence[float]:

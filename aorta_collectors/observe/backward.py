@@ -1,4 +1,4 @@
-"""Noticing when a backward pass begins, what is derived by one, and when a GradScaler skips an optimizer's step."""
+"""Noticing when a backward pass begins and ends, what one derives, and when a GradScaler skips an optimizer's step."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ class BackwardWatch:
         num_steps: Optimizer steps taken so far.
         computed: Called where anomaly detection is on, with bad gradients: the name of the operation that made one, the
             number that autograd gave it, and the gradient.
+        ended: Called after a backward pass, whether its results were asked for or it filled in gradients, and whether
+            it ended in order or by an exception.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class BackwardWatch:
         skipped: Callable[[Any, Sequence[Tensor]], None],
         num_steps: Callable[[], int],
         computed: Callable[[str, int, Tensor], None] | None = None,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._began = began
         self._asked = asked
@@ -47,6 +50,7 @@ class BackwardWatch:
         self._computed = computed
         self._skipped = skipped
         self._num_steps = num_steps
+        self._ended = ended
         self._patches: list[tuple[Any, str, Any, Any]] = []
 
     def start(self) -> None:
@@ -77,6 +81,10 @@ class BackwardWatch:
                 self._began(_listed(tensors))
                 self._asked(_listed(grad_tensors))
                 self._expect_anomaly(_listed(tensors))
+                try:
+                    return original(tensors, grad_tensors, *args, **kwargs)
+                finally:
+                    self._ended()
             return original(tensors, grad_tensors, *args, **kwargs)
 
         return backward
@@ -87,7 +95,12 @@ class BackwardWatch:
                 outputs = _kept(outputs)
                 self._asked(_listed(outputs))
                 self._expect_anomaly(_listed(outputs))
-            gradients = original(outputs, *args, **kwargs)
+                try:
+                    gradients = original(outputs, *args, **kwargs)
+                finally:
+                    self._ended()
+            else:
+                gradients = original(outputs, *args, **kwargs)
             if self._patches and not torch.compiler.is_compiling():
                 differentiable = [found for found in gradients if isinstance(found, Tensor) and found.requires_grad]
                 if differentiable:

@@ -18,17 +18,16 @@ from torch import fx, nn
 from torch.compiler import is_compiling
 from torch.nn.modules import module as torch_module
 
+from aorta_collectors.observe.called import Called, Kwargs, Spent
 from aorta_collectors.observe.compiling.regions import watch_compiled_call
-from aorta_collectors.observe.cost import Cost
 from aorta_collectors.observe.modes import out_of_modes
 from aorta_collectors.observe.trace import in_backward
-from aorta_collectors.observe.watched import WatchedModule
 
 _tracing_state = torch._C._get_tracing_state
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _TABLES: tuple[Any, Any] = (torch_module._global_forward_pre_hooks, torch_module._global_forward_hooks)
 _HAS_HOOKS = "_has_any_global_hook"
-Kwargs = Callable[[], "Mapping[str, Any] | None"]
+_TORCHS_OWN = "__wrapped__"  # of the function that stands in its place
 
 
 class ModuleCalls:
@@ -53,7 +52,7 @@ class ModuleCalls:
         left: Callable[[], None],
         is_part: Callable[[nn.Module], bool],
         met: Callable[[nn.Module, nn.Module], None],
-        cost: Cost,
+        cost: Spent,
         guarded: Callable[..., None],
     ) -> None:
         self._guarded = guarded
@@ -62,14 +61,13 @@ class ModuleCalls:
         self._left = left
         self._is_part = is_part
         self._met = met
-        self._watched: dict[int, WatchedModule] = {}
+        self._watched: dict[int, Called] = {}
         # Modules whose compiled call is running, the innermost last.
         self._compiled: list[nn.Module] = []
         self._current: nn.Module | None = None
         self._frame: FrameType | None = None
         self._handles: list[Any] = []
         self._undo: list[Callable[[], None]] = []
-        self._torchs_own: Any = None
 
     def start(self) -> None:
         self._handles = [
@@ -78,9 +76,9 @@ class ModuleCalls:
         ]
         # torch.compile warns of global hooks at each call, and a program that runs with -W error would end by that.
         # Ours do nothing while a program is compiled. The function serves this warning alone (torch 2.4 to 2.13).
-        self._torchs_own = getattr(torch_module, _HAS_HOOKS, None)
-        if self._torchs_own is not None:
-            setattr(torch_module, _HAS_HOOKS, self._others_have_hooks)
+        torchs_own = getattr(torch_module, _HAS_HOOKS, None)
+        if torchs_own is not None and not hasattr(torchs_own, _TORCHS_OWN):
+            setattr(torch_module, _HAS_HOOKS, _others_have_hooks_instead_of(torchs_own))
 
     def stop(self) -> None:
         for handle in self._handles:
@@ -88,15 +86,16 @@ class ModuleCalls:
         for undo in self._undo:
             undo()
         self._undo = []
-        if self._torchs_own is not None:
-            setattr(torch_module, _HAS_HOOKS, self._torchs_own)
+        torchs_own = getattr(getattr(torch_module, _HAS_HOOKS, None), _TORCHS_OWN, None)
+        if torchs_own is not None and not any(_is_ours(hook) for table in _TABLES for hook in table.values()):
+            setattr(torch_module, _HAS_HOOKS, torchs_own)
         for watched in self._watched.values():
             watched.release()
         self._handles = []
         self._watched = {}
-        self._torchs_own = self._current = self._frame = None
+        self._current = self._frame = None
 
-    def watch(self, module: nn.Module, watched: WatchedModule) -> None:
+    def watch(self, module: nn.Module, watched: Called) -> None:
         """From now on `watched` sees the calls of `module`, which it refers to weakly."""
         self._watched[id(module)] = watched
 
@@ -106,7 +105,7 @@ class ModuleCalls:
         if undo is not None:
             self._undo.append(undo)
 
-    def of(self, module: nn.Module) -> WatchedModule | None:
+    def of(self, module: nn.Module) -> Called | None:
         watched = self._watched.get(id(module))
         # An id may have been given to another object since.
         return watched if watched is not None and watched.module() is module else None
@@ -152,8 +151,9 @@ class ModuleCalls:
             elif current is not None:
                 self._met(module, current)
             watched = self.of(module)
-        if watched is not None and not is_recording_program():
-            out_of_modes(watched.before, args, functools.partial(_keywords, sys._getframe(1)))
+        # Of a plain part that has not been asked yet.
+        if watched is not None and not (watched.is_plain_part and is_recording_program()):
+            out_of_modes(watched.before, args, functools.partial(_keywords, sys._getframe(1)), started)
             if module._forward_hooks:
                 self._guarded(watched.defer, module)
         self._cost.hook_s += perf_counter() - started
@@ -161,8 +161,15 @@ class ModuleCalls:
     def _come_last(self) -> None:
         """What another tool's hook replaces, after ours, would go unseen."""
         for table, handle in zip(_TABLES, self._handles, strict=False):  # none of ours once another thread disarms
-            if handle.id in table and next(reversed(table), None) != handle.id:
-                table.move_to_end(handle.id)
+            if handle.id not in table:
+                continue
+            for key in reversed(table):
+                if key == handle.id:
+                    break
+                # Of another collector of this package: both would come last in turn.
+                if not _is_ours(table[key]):
+                    table.move_to_end(handle.id)
+                    break
 
     def _after(self, module: nn.Module, args: Any, result: Any) -> None:
         if is_recording_program() or (self._compiled and self._compiled[-1] is module):
@@ -173,7 +180,7 @@ class ModuleCalls:
             if _is_compilers_own(module):
                 return
         elif not watched.deferred and watched.module() is module:
-            out_of_modes(watched.after, args, result)
+            out_of_modes(watched.after, args, result, started)
         if self._current is module:
             # After an exception torch calls from one frame further out.
             frame = sys._getframe(1)
@@ -183,6 +190,8 @@ class ModuleCalls:
         self._cost.hook_s += perf_counter() - started
 
     def _compiled_begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if not self._handles:
+            return  # stopped, below a wrapper that somebody has put around ours
         if self._current is None and not in_backward():
             self._current, self._frame = module, sys._getframe(1)
             self._entered(module, args, lambda: kwargs)  # adds its own
@@ -190,7 +199,7 @@ class ModuleCalls:
         self._compiled.append(module)
         watched = self.of(module)
         if watched is not None:
-            out_of_modes(watched.before, args, lambda: kwargs)
+            out_of_modes(watched.before, args, lambda: kwargs, started)
         self._cost.hook_s += perf_counter() - started
 
     def _compiled_ended(self, module: nn.Module, result: Any) -> None:
@@ -199,7 +208,7 @@ class ModuleCalls:
             self._compiled.pop()
         watched = self.of(module)
         if watched is not None:
-            out_of_modes(watched.after, (), result)
+            out_of_modes(watched.after, (), result, started)
         if self._current is module and self._frame is sys._getframe(1):
             self._current = self._frame = None
             self._left()
@@ -221,11 +230,19 @@ class ModuleCalls:
             frame = frame.f_back
         return True
 
-    def _others_have_hooks(self) -> bool:
-        ours = {handle.id for handle in self._handles}
-        if any(key not in ours for table in _TABLES for key in table):
+
+def _others_have_hooks_instead_of(torchs_own: Callable[[], bool]) -> Callable[[], bool]:
+    @functools.wraps(torchs_own)
+    def others_have_hooks() -> bool:
+        if any(not _is_ours(hook) for table in _TABLES for hook in table.values()):
             return True
         return bool(torch_module._global_backward_pre_hooks or torch_module._global_backward_hooks)
+
+    return others_have_hooks
+
+
+def _is_ours(hook: Any) -> bool:
+    return isinstance(getattr(hook, "__self__", None), ModuleCalls)
 
 
 def _keywords(frame: FrameType) -> Any:

@@ -10,6 +10,7 @@ driver, but called less often, takes over from it: a discriminator may be called
 from __future__ import annotations
 
 import weakref
+from typing import Any
 
 import torch
 from torch import nn
@@ -37,7 +38,7 @@ class StepClock:
         self.evaluates = False
         self._evaluations = 0
         self._driver: weakref.ref[nn.Module] | None = None
-        self._owner: Root | None = None
+        self._owner: Root[Any] | None = None
         self._calls_without_driver = 0
         self._driver_calls = 0
         # Of modules that are trained beside the driver: its calls up to their last one.
@@ -60,7 +61,7 @@ class StepClock:
         """Steps so far that evaluated."""
         return self._evaluations + self.evaluates
 
-    def begins_step(self, module: nn.Module, owner: Root) -> bool:
+    def begins_step(self, module: nn.Module, owner: Root[Any]) -> bool:
         """Whether this outermost call of `module`, which belongs to `owner`, is a new step."""
         driver = self._driver() if self._driver is not None else None
         if driver is not module:
@@ -76,7 +77,7 @@ class StepClock:
         self._driver_calls += 1
         return True
 
-    def _takes_over(self, module: nn.Module, owner: Root) -> bool:
+    def _takes_over(self, module: nn.Module, owner: Root[Any]) -> bool:
         current = self._owner
         if current is None or self._calls_without_driver > _OUT_OF_USE:
             return True
@@ -88,7 +89,7 @@ class StepClock:
             return True
         return self._rank(owner, owner.is_root(module)) > self._rank(current, driver_is_root)
 
-    def _is_slower(self, module: nn.Module, owner: Root, current: Root) -> bool:
+    def _is_slower(self, module: nn.Module, owner: Root[Any], current: Root[Any]) -> bool:
         """Whether `module` is trained beside the driver, which is called several times for each of its calls."""
         if not (owner.is_root(module) and owner.watched_anything and owner is not current):
             return False
@@ -99,5 +100,5 @@ class StepClock:
         return earlier is not None and 1 < self._driver_calls - earlier <= _MOST_AN_ITERATION
 
     @staticmethod
-    def _rank(owner: Root, is_root: bool) -> tuple[bool, bool]:
+    def _rank(owner: Root[Any], is_root: bool) -> tuple[bool, bool]:
         return owner.watched_anything, is_root

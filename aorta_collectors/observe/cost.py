@@ -132,26 +132,27 @@ class Cost:
         finally:
             self.hook_s += perf_counter() - started
 
-    def end_step(self, now: float) -> None:
+    def end_step(self, now: float, *, counts: bool = True) -> None:
         """A step ends and the next one begins.
 
         The first call begins the first step, and what hooks took before it belongs to none.
 
         Args:
             now: time.perf_counter(), in seconds.
+            counts: False leaves it out, as if it had never been.
         """
-        if self._began is not None:
+        if self._began is not None and counts:
             self._series.add(now - self._began)
             self._count(now - self._began)
         self._began = now
         self.hook_s = 0.0
 
-    def finish(self, now: float) -> None:
+    def finish(self, now: float, *, counts: bool = True) -> None:
         """The last step ends; what comes until the next `end_step` belongs to none.
 
         It is left out of the series: nothing tells its end from what the program does after its last step.
         """
-        if self._began is not None:
+        if self._began is not None and counts:
             self._count(now - self._began)
         self._began = None
         self.hook_s = 0.0

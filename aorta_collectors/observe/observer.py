@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
 from aorta_collectors.observe.builders import BuildWatch
-from aorta_collectors.observe.calls import Kwargs, ModuleCalls
+from aorta_collectors.observe.called import Kwargs
+from aorta_collectors.observe.calls import ModuleCalls
 from aorta_collectors.observe.clock import StepClock
 from aorta_collectors.observe.compiling.inside import InsideWatch
 from aorta_collectors.observe.compiling.programs import CompiledPrograms
@@ -30,8 +31,8 @@ from aorta_collectors.observe.graphed import GraphSteps
 from aorta_collectors.observe.limits import Ranges
 from aorta_collectors.observe.observation import Moment, Moments, Sink, Site
 from aorta_collectors.observe.reader import Reader
+from aorta_collectors.observe.recorded import RecordedRoots
 from aorta_collectors.observe.request import Request
-from aorta_collectors.observe.roots import Roots
 from aorta_collectors.observe.steps import Steps
 from aorta_collectors.observe.trace import CallTrace, Mark, Token
 from aorta_collectors.observe.training import TrainingWatch
@@ -102,7 +103,7 @@ class Observer:
             self._forks.is_here,
             self.guarded,
         )
-        self.roots: Roots = Roots(
+        self.roots: RecordedRoots = RecordedRoots(
             request,
             self,
             self._calls,
@@ -153,7 +154,7 @@ class Observer:
         if not self.in_forked_child and self.calls_traced is not None:
             # What a hand-written optimizer did to the parameters in the last step shows in no later one.
             for root in self.roots:
-                self.guarded(self.read, root.last_values())
+                self.guarded(self.read, root.below.last_values())
         self._armed = False
         self.reader.closed = True
         self.roots.stop()
@@ -252,7 +253,7 @@ class Observer:
                 self.roots.extend(root)
             if root.scanned_step != step:
                 root.scanned_step = step
-                self.guarded(self.read, root.values())
+                self.guarded(self.read, root.below.values())
         self.cost.hook_s += perf_counter() - began
 
     def not_looked_at(self) -> list[str]:

@@ -3,68 +3,57 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from aorta_collectors.observe.calls import ModuleCalls
 from aorta_collectors.observe.clock import StepClock
-from aorta_collectors.observe.observation import RootInfo, Site
-from aorta_collectors.observe.parameters import ParameterPlan
-from aorta_collectors.observe.request import Request
-from aorta_collectors.observe.root import Root
-from aorta_collectors.observe.watch import match
-from aorta_collectors.observe.watched import Eye
+from aorta_collectors.observe.root import Below, Root
 
-_NAMES = 1000  # of layers of models that are gone
+MOST_NAMES = 1000  # of layers of models that are gone
+
+B = TypeVar("B", bound=Below)
 
 
-class Roots:
+class Roots(Generic[B]):
     """The roots of this process, and which module belongs to which.
 
     Args:
-        entries_at: Which followed tensors are read again after calls of a module.
-        observe_gradient: Where gradients of parameters go if the origin of a bad value is wanted.
+        below: Makes what is looked at below a new root.
+        is_asked_for: Whether a module without parameters is a model all the same.
         attached: Called when modules of a root are watched anew.
 
     Attributes:
         modules_built: Modules that got parts or parameters.
-        groups_matched: Indices of the watch groups that match anything.
-        unscanned: Parameters that were too large to be read for the origin of a bad value.
     """
 
     def __init__(
         self,
-        request: Request,
-        eye: Eye,
         calls: ModuleCalls,
         clock: StepClock,
         *,
-        entries_at: Callable[[str, nn.Module], tuple[int, ...]],
-        observe_gradient: Callable[[Site, Tensor], None] | None,
-        attached: Callable[[RootInfo], None],
+        below: Callable[[], B],
+        is_asked_for: Callable[[nn.Module], bool],
+        attached: Callable[[Root[B]], None],
     ) -> None:
-        self._request = request
-        self._eye = eye
         self._calls = calls
         self._clock = clock
-        self._entries_at = entries_at
-        self._observe_gradient = observe_gradient
+        self._below = below
+        self._is_asked_for = is_asked_for
         self._attached = attached
-        self._roots: list[Root] = []
-        self._owners: weakref.WeakKeyDictionary[nn.Module, Root] = weakref.WeakKeyDictionary()
+        self._roots: list[Root[B]] = []
+        self._owners: weakref.WeakKeyDictionary[nn.Module, Root[B]] = weakref.WeakKeyDictionary()
         self._found = 0
         self._has_model = False
         self._last_built = 0
         self._hooks: list[Any] = []
         self._gone: list[str] = []
         self.modules_built = 0
-        self.groups_matched: set[int] = set()
         self._hidden: dict[str, None] = {}
         self._handed_over: dict[str, None] = {}
-        self.unscanned: list[str] = []
 
     def start(self) -> None:
         self._hooks = [
@@ -82,7 +71,7 @@ class Roots:
         self._roots.clear()
         self._owners.clear()
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Root[B]]:
         return iter(self._roots)
 
     def unobserved(self) -> list[str]:
@@ -105,7 +94,7 @@ class Roots:
         if module not in self._owners and owner is not None and self._clock.step >= owner.next_look:
             self.extend(owner)
 
-    def owner_of(self, module: nn.Module) -> Root:
+    def owner_of(self, module: nn.Module) -> Root[B]:
         """The root that `module` belongs to; its own, with what is not watched yet watched from now on, if none."""
         if module in self._owners:
             return self._owners[module]
@@ -115,10 +104,9 @@ class Roots:
         number = self._found + 1
         label = type(module).__name__ + (f"#{number}" if number > 1 else "")
         # The first model's layers are known by their paths alone. A loss, or what prepares a batch, is none.
-        is_model = any(True for _ in module.parameters()) or self._is_watched_container(module)
+        is_model = any(True for _ in module.parameters()) or self._is_asked_for(module)
         prefix = "" if is_model and not self._has_model else f"{label}."
-        plan = ParameterPlan(self._request.max_param_numel, self._observe_gradient)
-        root = Root(label, module, self._request, prefix, plan)
+        root = Root(label, module, prefix, self._below())
         inner = {id(found): found for part in module.modules() if (found := self._owners.get(part)) is not None}
         root.covers.extend(inner.values())
         self.extend(root)
@@ -127,26 +115,20 @@ class Roots:
             self._found = number
             self._has_model = self._has_model or is_model
             self._roots = [*(earlier for earlier in self._roots if earlier.is_alive), root]
-            self._gone += self._calls.forget_dead()[: _NAMES - len(self._gone)]
+            self._gone += self._calls.forget_dead()[: MOST_NAMES - len(self._gone)]
         return root
 
-    def _is_watched_container(self, module: nn.Module) -> bool:
-        has_parts = any(True for _ in module.children())
-        return has_parts and any(True for _ in match(module.named_modules(), self._request.groups))
-
-    def extend(self, root: Root) -> None:
+    def extend(self, root: Root[B]) -> None:
         before = root.num_watched
-        if not root.extend(self._eye, self._calls, self._owners, self._entries_at):
+        if not root.extend(self._calls, self._owners):
             # Modules that a forward makes for itself are no part of the model: look ever more rarely.
             root.next_look = 2 * self._clock.step
-        self.groups_matched |= root.groups_matched
-        self.unscanned += [name for name in root.unscanned if name not in self.unscanned][:_NAMES]
         for part in root.opaque_parts():
             self.compiled(part)
         if root.is_scripted and root.has_parameters:
             self._hidden[root.label] = None
         if root.num_watched != before and (root.has_parameters or root.watched_anything):
-            self._attached(root.info())
+            self._attached(root)
 
     def compiled(self, module: nn.Module) -> None:
         """torch.compile or TorchScript has taken a module over; what is watched inside may not be seen from now on."""

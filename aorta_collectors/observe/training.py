@@ -12,6 +12,7 @@ from torch import Tensor
 from aorta_collectors.observe.backward import BackwardWatch
 from aorta_collectors.observe.observation import Moment, Observation, Site
 from aorta_collectors.observe.optimizers import OptimizerWatch
+from aorta_collectors.observe.recorded import Recorded
 from aorta_collectors.observe.request import Request
 from aorta_collectors.observe.root import Root
 from aorta_collectors.observe.step_trace import Outcome
@@ -51,7 +52,7 @@ class TrainingWatch:
         self,
         request: Request,
         eye: TrainingEye,
-        roots: Callable[[], Iterable[Root]],
+        roots: Callable[[], Iterable[Root[Recorded]]],
         arrived: Callable[[Tensor], None],
     ) -> None:
         self._eye = eye
@@ -176,7 +177,7 @@ class TrainingWatch:
         """Read the gradients that an optimizer is about to use."""
         read = []
         for param in _parameters(optimizer):
-            site = next(filter(None, (root.gradient_site(param) for root in self._roots())), None)
+            site = next(filter(None, (root.below.gradient_site(param) for root in self._roots())), None)
             if site is not None and param.grad is not None:
                 read.append((site, param.grad))
                 self.grads_observed += site.recorded
@@ -193,7 +194,7 @@ class TrainingWatch:
         """Read what an optimizer has made of the parameters."""
         read = []
         for param in _parameters(optimizer):
-            site = next(filter(None, (root.update_site(param) for root in self._roots())), None)
+            site = next(filter(None, (root.below.update_site(param) for root in self._roots())), None)
             if site is not None:
                 read.append((site, param))
         self._eye.read(read)

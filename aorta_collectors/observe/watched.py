@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from aorta_collectors.observe.called import Deferring, Kwargs
 from aorta_collectors.observe.input_gradient import uses_input_once, wants_gradient
 from aorta_collectors.observe.input_hooks import GradientEye, InputGradients
 from aorta_collectors.observe.makers import computed_infinity
-from aorta_collectors.observe.modes import out_of_modes
 from aorta_collectors.observe.module_sites import ModuleSites
 from aorta_collectors.observe.observation import Moment, Moments
 from aorta_collectors.observe.tensors import tensors_of, tensors_of_call
@@ -50,7 +49,7 @@ class _Running:
         self.shared: list[Tensor] = []
 
 
-class WatchedModule:
+class WatchedModule(Deferring):
     """The sites of one module. Nothing of it is attached to the module, and no method raises.
 
     Attributes:
@@ -60,7 +59,6 @@ class WatchedModule:
         is_part: Whether it is part of a larger one, not a root.
         asked: Whether records of it were asked for; else it is looked at for the origin of a bad value alone.
         is_plain_part: Whether it is, and all there is to do before a call with one argument can wait until that ended.
-        deferred: Handles of hooks for calls that are looked at after the module's own hooks.
         unseen: Whether its calls are to be looked at, and none has been so far.
     """
 
@@ -75,6 +73,7 @@ class WatchedModule:
         *,
         is_part: bool = True,
     ) -> None:
+        super().__init__(eye.cost)
         self.module = weakref.ref(module)
         self.path = path
         self.is_part = is_part
@@ -91,8 +90,6 @@ class WatchedModule:
         # Calls within the step, and of those the ones that activation checkpointing made.
         self._invocations = [0, 0]
         self._running: list[_Running] = []
-        self.deferred: list[Any] = []
-        self._deferred_in = 0
         buffers = [buffer for buffer in module.buffers(recurse=False) if buffer is not None]
         self._uses_once = uses_input_once(module)
         # Of these, the three that are used on masked scores.
@@ -107,7 +104,7 @@ class WatchedModule:
         self._can_wait = not self._sees_inputs and self._uses_once
         self.is_plain_part = is_part and self._can_wait
 
-    def before(self, args: tuple[Any, ...], kwargs: Callable[[], Mapping[str, Any] | None]) -> None:
+    def before(self, args: tuple[Any, ...], kwargs: Kwargs, began: float = 0.0) -> None:
         """Look at the inputs. Need not be called where the module `is_plain_part` and has no hooks of its own."""
         try:
             with torch._C.DisableTorchFunctionSubclass():  # a subclass is not to see what is asked of its tensor
@@ -115,7 +112,7 @@ class WatchedModule:
         except Exception as error:
             self._eye.failed(error)
 
-    def _before(self, args: tuple[Any, ...], kwargs: Callable[[], Mapping[str, Any] | None]) -> None:
+    def _before(self, args: tuple[Any, ...], kwargs: Kwargs) -> None:
         moment = self._next_moment()
         trace = self._trace
         call = None
@@ -154,7 +151,7 @@ class WatchedModule:
         if call is not None and trace is not None and trace.consumed(call, tensor):
             running.shared.append(tensor)
 
-    def after(self, args: tuple[Any, ...], output: Any) -> None:
+    def after(self, args: tuple[Any, ...], output: Any, began: float = 0.0) -> None:
         """Look at the outputs; None after an exception."""
         try:
             if not self._running:
@@ -242,24 +239,8 @@ class WatchedModule:
         if call is not None and trace is not None:
             trace.consumed_apart(call, tensor)
 
-    def defer(self, module: nn.Module) -> None:
-        """Look at the outputs of the call that begins after the module's own hooks, which may replace them.
-
-        torch runs those after its global ones. The hook for it is gone before the call has ended.
-        """
-
-        if self._deferred_in != self._moments.step:
-            self._deferred_in = self._moments.step
-            while self.deferred:  # what an exception that is no Exception left behind
-                self.deferred.pop().remove()
-
-        def late(_module: nn.Module, args: Any, output: Any) -> None:
-            handle.remove()
-            self.deferred.remove(handle)
-            out_of_modes(self.after, args, output)
-
-        handle = module.register_forward_hook(late, always_call=True)
-        self.deferred.append(handle)
+    def current_step(self) -> int:
+        return self._moments.step
 
     def release(self) -> None:
         """Take the hooks off inputs that live on."""

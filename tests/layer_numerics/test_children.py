@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from aorta_collectors.layer_numerics.standalone import LAUNCH_VARIABLE, StandaloneLaunch
 from tests.support import PYTHON, Ran, run
 
 #: Training for the processes of all programs below. A rank belongs to a process group that needs no network.
@@ -323,38 +320,3 @@ class TestTheNextLaunch:
         assert after["rank0"]["run_id"] not in (None, before["rank0"]["run_id"])
         assert "of an earlier launch, not of this one: summary_rank1.json\n" in ran.err
         assert "earlier launch" not in spawned[1].err
-
-
-class TestLaunch:
-    def test_the_first_process_begins_it_and_the_others_find_it(self) -> None:
-        environ: dict[str, str] = {}
-        StandaloneLaunch.begin(environ)
-        begun = StandaloneLaunch.of(environ)
-        assert begun is not None
-        assert (begun.pid, begun.directory, begun.started_this_process) == (os.getpid(), os.getcwd(), False)
-        StandaloneLaunch.begin(environ)
-        assert StandaloneLaunch.of(environ) == begun
-
-    def test_each_launch_has_an_id_of_its_own(self) -> None:
-        ids = set()
-        for _ in range(50):
-            environ: dict[str, str] = {}
-            StandaloneLaunch.begin(environ)
-            ids.add(environ[LAUNCH_VARIABLE].partition(":")[0])
-        assert len(ids) == 50
-
-    def test_a_sweeps_trial_is_none(self) -> None:
-        environ = {"NANLOG_RUN_ID": "the trial"}
-        StandaloneLaunch.begin(environ)
-        assert environ == {"NANLOG_RUN_ID": "the trial"}
-        assert StandaloneLaunch.of({**environ, LAUNCH_VARIABLE: "a:1:/tmp"}) is None
-
-    @pytest.mark.parametrize("value", ["", "a", "a:1", "a:1:", "a:x:/tmp", ":1:/tmp"])
-    def test_a_value_that_is_not_ours_is_no_launch(self, value: str) -> None:
-        assert StandaloneLaunch.of({LAUNCH_VARIABLE: value}) is None
-
-    @given(st.text("abc-019", min_size=1), st.integers(1, 2**22), st.text(min_size=1))
-    def test_any_directory_survives(self, run_id: str, pid: int, directory: str) -> None:
-        found = StandaloneLaunch.of({LAUNCH_VARIABLE: f"{run_id}:{pid}:{directory}"})
-        assert found == StandaloneLaunch(run_id, pid, directory)
-        assert found.started_this_process

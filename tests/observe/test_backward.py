@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from aorta_collectors.observe.backward import BackwardWatch
 from aorta_collectors.observe.optimizers import OptimizerWatch
+from aorta_collectors.observe.trace import in_backward
 
 
 class Noted:
@@ -23,6 +24,7 @@ class Noted:
         self.derived: list[Sequence[Tensor]] = []
         self.scaled: list[Any] = []
         self.skipped: list[Sequence[Tensor]] = []
+        self.ended: list[bool] = []
         self.optimizers = OptimizerWatch(None, None)
         self.watch = BackwardWatch(
             self.began.append,
@@ -31,6 +33,7 @@ class Noted:
             self.scaled.append,
             lambda optimizer, found: self.skipped.append(found),
             lambda: self.optimizers.num_steps,
+            ended=lambda: self.ended.append(in_backward()),
         )
 
 
@@ -53,6 +56,18 @@ def backward(tensor: Tensor, **options: Any) -> None:
 
 
 class TestBackwardPasses:
+    def test_its_end_is_told_however_it_ends(self, noted: Noted) -> None:
+        def refuse(grad: Tensor) -> None:
+            raise ValueError("refused")
+
+        backward(leaf().sum())
+        torch.autograd.grad(leaf().sum(), leaf(), allow_unused=True)
+        x = leaf()
+        x.register_hook(refuse)  # type: ignore[no-untyped-call]
+        with pytest.raises(ValueError, match="refused"):
+            backward(x.sum())
+        assert noted.ended == [False] * 3
+
     def test_the_tensors_it_is_called_on_are_told_before_anything_is_computed(self, noted: Noted) -> None:
         x = leaf()
         order: list[str] = []

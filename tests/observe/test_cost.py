@@ -94,6 +94,17 @@ class TestCost:
             assert fields[f"{name}_ms_p95"] == pytest.approx(milliseconds, rel=0.05)
         assert fields["share_of_step"] == pytest.approx((100 * 0.003 + 101 * 0.002) / 10.0, abs=1e-6)
 
+    def test_a_step_that_does_not_count_is_left_out(self) -> None:
+        cost = Cost()
+        for now, counts in ((1.0, True), (2.0, True), (9.0, False), (10.0, True)):
+            cost.end_step(now, counts=counts)
+            cost.hook_s += 7.0 if now == 2.0 else 0.1
+        cost.finish(60.0, counts=False)
+        fields = cost.fields()
+        assert fields["steps_measured"] == 2
+        assert fields["share_of_step"] == pytest.approx(0.1)
+        assert cost.step_times()["step_times_ms"] == [1000.0, 1000.0]
+
     def test_a_rare_slow_step_shows_in_the_95th_percentile_alone(self) -> None:
         cost = Cost()
         now = 0.0

@@ -8,9 +8,8 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta_collectors.layer_numerics.names import RUN_ID_VARIABLE
-from aorta_collectors.layer_numerics.ranks import RANKS_OF_A_JOB, told
 from aorta_collectors.linux import stat_fields
+from aorta_collectors.observe.process.ranks import RANKS_OF_A_JOB, told
 
 #: "run_id:pid:directory" of the launch to which a process belongs.
 LAUNCH_VARIABLE = "AORTA_COLLECTORS_LAUNCH"
@@ -19,7 +18,10 @@ _TORCHRUN = "TORCHELASTIC_RUN_ID"
 
 @dataclass(frozen=True)
 class StandaloneLaunch:
-    """One call of `python -m aorta_collectors.layer_numerics`, and every Python process below it.
+    """One call of `python -m aorta_collectors.COLLECTOR`, and every Python process below it.
+
+    There is one launch, whichever collectors are armed in it. Whether a process writes for it, or for a sweep's trial,
+    is a collector's own affair: it is told by the variable that holds the trial's run id.
 
     Attributes:
         run_id: Unique to the launch. Ranks that one torchrun, mpirun or srun has started on a machine share it.
@@ -32,17 +34,17 @@ class StandaloneLaunch:
     directory: str
 
     @classmethod
-    def begin(cls, environ: MutableMapping[str, str]) -> None:
+    def begin(cls, environ: MutableMapping[str, str], run_id_variable: str) -> None:
         """Make this process the first of a launch, unless it belongs to a sweep's trial or to another launch."""
-        if not environ.get(RUN_ID_VARIABLE) and cls.of(environ) is None:
+        if not environ.get(run_id_variable) and cls.of(environ, run_id_variable) is None:
             environ[LAUNCH_VARIABLE] = f"{_new_run_id(environ)}:{os.getpid()}:{os.getcwd()}"
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> StandaloneLaunch | None:
+    def of(cls, environ: Mapping[str, str], run_id_variable: str) -> StandaloneLaunch | None:
         """The launch to which a process with these variables belongs; None in a sweep."""
         run_id, _, rest = environ.get(LAUNCH_VARIABLE, "").partition(":")
         pid, _, directory = rest.partition(":")
-        if environ.get(RUN_ID_VARIABLE) or not (run_id and pid.isdecimal() and directory):
+        if environ.get(run_id_variable) or not (run_id and pid.isdecimal() and directory):
             return None
         return cls(run_id, int(pid), directory)
 

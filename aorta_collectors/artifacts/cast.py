@@ -8,13 +8,14 @@ a data or a parameter server, is not expected to have observed one, but to have 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from aorta_collectors.layer_numerics.order import training_step
-from aorta_collectors.layer_numerics.reading import Process
+from aorta_collectors.artifacts.process import Process
+
+P = TypeVar("P", bound=Process)
 
 
-class Cast:
+class Cast(Generic[P]):
     """The processes of one trial, by what they were.
 
     Attributes:
@@ -25,15 +26,13 @@ class Cast:
         earlier: Processes of earlier attempts that observed a model.
     """
 
-    def __init__(self, processes: Sequence[Process]) -> None:
+    def __init__(self, processes: Sequence[P]) -> None:
         last: dict[str | None, int] = {}
         for process in processes:
             launcher = process.summary.get("launcher")
             if launcher is not None:
-                last[launcher] = max(last.get(launcher, 0), _restart(process))
-        self._all = [
-            (process, _restart(process) < last.get(process.summary.get("launcher"), 0)) for process in processes
-        ]
+                last[launcher] = max(last.get(launcher, 0), process.restart)
+        self._all = [(process, process.restart < last.get(process.summary.get("launcher"), 0)) for process in processes]
         self.current = [process for process, is_replaced in self._all if not is_replaced]
         self.attached = [process for process in self.current if process.attached]
         self.earlier = [process for process, is_replaced in self._all if is_replaced and process.attached]
@@ -49,7 +48,7 @@ class Cast:
     @property
     def last_attempt(self) -> int:
         """How often workers had been started anew when the last of them were."""
-        return max((_restart(process) for process in self.current), default=0)
+        return max((process.restart for process in self.current), default=0)
 
     @property
     def world_size(self) -> int:
@@ -58,7 +57,7 @@ class Cast:
         # A launcher that tells a process of its rank alone leaves the size at one.
         return max((size for rank, size in sizes if rank < size), default=0)
 
-    def by_fault(self) -> list[Process]:
+    def by_fault(self) -> list[P]:
         """Observers and idle ranks. A launcher stops all ranks when one has failed: those that it stopped come last."""
         return sorted(self.attached + self.idle, key=lambda process: (bool(process.killed_by), not process.running))
 
@@ -66,15 +65,15 @@ class Cast:
         """Ranks that left nothing."""
         return sorted(set(range(world_size)) - {process.rank for process in (*self.attached, *self.idle)})
 
-    def saw_bad_beside(self, process: Process) -> bool:
+    def saw_bad_beside(self, process: P) -> bool:
         """Whether another rank had seen something bad by the step in which this process ended: it may be the reason.
 
         Steps are training steps, since the other rank may have evaluated more often.
         """
         last = process.steps - int(process.summary.get("evaluation_steps", 0))
         for other in self.attached:
-            found = other.summary["first_bad"] or other.summary.get("origin")
-            if found is not None and _may_be_of_one_job(process, other) and training_step(found) <= last + 1:
+            bad_at = other.bad_at
+            if bad_at is not None and _may_be_of_one_job(process, other) and bad_at <= last + 1:
                 return True
         return False
 
@@ -83,7 +82,7 @@ class Cast:
         return [
             {
                 **process.state(),
-                "restart": _restart(process),
+                "restart": process.restart,
                 "state": "superseded" if is_replaced else _state(process),
             }
             for process, is_replaced in self._all
@@ -94,10 +93,6 @@ def _may_be_of_one_job(process: Process, other: Process) -> bool:
     """Whether they can be two ranks of one job. Each machine of a job has a torchrun of its own."""
     mine, its = process.summary, other.summary
     return mine["rank"] != its["rank"] and (mine["host"] != its["host"] or mine.get("launcher") == its.get("launcher"))
-
-
-def _restart(process: Process) -> int:
-    return int(process.summary.get("restart", 0))
 
 
 def _state(process: Process) -> str:

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from aorta_collectors.layer_numerics.place import Place, is_helper
-from aorta_collectors.layer_numerics.reading import SUMMARY
-from aorta_collectors.layer_numerics.standalone import StandaloneLaunch
+from aorta_collectors.artifacts.summaries import SUMMARY
+from aorta_collectors.observe.process.names import ProcessNames
+from aorta_collectors.observe.process.place import Place, is_helper
+from aorta_collectors.observe.process.standalone import StandaloneLaunch
 from tests.support import PYTHON, run
 
 PROCESSES = 4
 ROUNDS = 25
+NAMES = ProcessNames("records", "SOME_RUN_ID", "SOME_DIR", "some_out")
 
 #: Real processes of one rank, let loose together once for each directory. Each prints what it has claimed. Those of a
 #: standalone launch write their summaries, while the others are still choosing, over what another launch has left.
@@ -23,9 +25,11 @@ CLAIMING = f"""
 import json, multiprocessing, sys
 from pathlib import Path
 import torch.distributed
-from aorta_collectors.layer_numerics.place import Place
-from aorta_collectors.layer_numerics.standalone import StandaloneLaunch
+from aorta_collectors.observe.process.names import ProcessNames
+from aorta_collectors.observe.process.place import Place
+from aorta_collectors.observe.process.standalone import StandaloneLaunch
 
+names = {NAMES!r}
 alone = sys.argv[1] == "launch"
 launch = StandaloneLaunch("this", 1, "/") if alone else None
 context = multiprocessing.get_context("fork")
@@ -41,7 +45,7 @@ def claim(index):
             if index == 0:
                 (directory / "summary_rank3.json").write_text(json.dumps({{"run_id": "another"}}))
         start.wait(60)
-        place = Place.claim(directory, None if alone else "the trial", launch)
+        place = Place.claim(names, directory, None if alone else "the trial", launch)
         place.summary.write_text(json.dumps({{"run_id": place.run_id}}))
         place.settle()
         claimed.append([str(place.records), str(place.summary), place.rank, place.warning])
@@ -58,18 +62,20 @@ raise SystemExit(any(child.exitcode for child in children))
 
 
 #: One of two ranks, in a trial where the other one left a summary.
-GROUPED = """
+GROUPED = f"""
 from pathlib import Path
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from aorta_collectors.layer_numerics.place import Place, is_helper
+from aorta_collectors.observe.process.names import ProcessNames
+from aorta_collectors.observe.process.names import ProcessNames
+from aorta_collectors.observe.process.place import Place, is_helper
 
 here = Path()
-(here / "summary_rank0.json").write_text("{}")
+(here / "summary_rank0.json").write_text("{{}}")
 assert is_helper(here, "t", None)
 dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
 assert not is_helper(here, "t", None)
-assert Place.claim(here, "t").rank == 1
+assert Place.claim({NAMES!r}, here, "t").rank == 1
 """
 
 
@@ -97,7 +103,7 @@ def test_processes_that_begin_at_once_share_no_file(claimed: list[list[tuple[str
 def test_each_process_keeps_its_rank_and_has_a_pair_of_files(claimed: list[list[tuple[str, str, int, str]]]) -> None:
     for records, summary, rank, warning in (entry for process in claimed for entry in process):
         assert (rank, warning) == (3, "")
-        stem = Path(records).stem.removeprefix("layers_")
+        stem = Path(records).stem.removeprefix("records_")
         assert Path(summary).name == f"summary_{stem}.json"
         assert stem == "rank3" or stem.startswith("rank3_")
 
@@ -115,10 +121,10 @@ def test_a_process_that_begins_when_another_has_ended_does_not_overwrite_it(
 ) -> None:
     """Its process id may have come round again, or be the same in two containers that share the directory."""
     monkeypatch.setenv("RANK", "0")
-    first = Place.claim(tmp_path, "the trial")
+    first = Place.claim(NAMES, tmp_path, "the trial")
     first.summary.write_text(json.dumps({"run_id": "the trial", "pid": 1}))
     first.records.write_text("{}\n")
-    others = [Place.claim(tmp_path, "the trial") for _ in range(3)]
+    others = [Place.claim(NAMES, tmp_path, "the trial") for _ in range(3)]
     assert len({place.summary for place in (first, *others)}) == 4
     assert len({place.records for place in (first, *others)}) == 4
     assert others[0].stem == f"rank0_p{os.getpid()}"
@@ -134,7 +140,7 @@ class TestAlone:
 
     def place(self, directory: Path, run_id: str) -> Place:
         """Of a process that has written its summary."""
-        place = Place.claim(directory, None, StandaloneLaunch(run_id, os.getpid(), "/"))
+        place = Place.claim(NAMES, directory, None, StandaloneLaunch(run_id, os.getpid(), "/"))
         place.summary.write_text(json.dumps({"run_id": place.run_id}))
         place.settle()
         return place
@@ -151,7 +157,7 @@ class TestAlone:
 
     def test_it_does_not_before_the_first_has_written_anything_either(self, tmp_path: Path) -> None:
         launch = StandaloneLaunch("a", os.getpid(), "/")
-        assert Place.claim(tmp_path, None, launch).summary != Place.claim(tmp_path, None, launch).summary
+        assert Place.claim(NAMES, tmp_path, None, launch).summary != Place.claim(NAMES, tmp_path, None, launch).summary
 
     @pytest.mark.parametrize("content", ["", "{", "[]", '{"run_id": 3}', '{"rank": 0}', "\ufffe"])
     def test_a_summary_that_says_of_no_launch_is_replaced(self, tmp_path: Path, content: str) -> None:
@@ -160,7 +166,7 @@ class TestAlone:
 
     def test_armed_by_hand_a_process_takes_the_plain_names(self, tmp_path: Path) -> None:
         for _ in range(2):
-            place = Place.claim(tmp_path, None)
+            place = Place.claim(NAMES, tmp_path, None)
             assert (place.summary.name, place.run_id) == ("summary_rank0.json", None)
             place.settle()
 

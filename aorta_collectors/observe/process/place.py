@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aorta_collectors.layer_numerics.ranks import is_one_of_many, launcher_of, restart_of, told
-from aorta_collectors.layer_numerics.standalone import StandaloneLaunch
+from aorta_collectors.observe.process.names import ProcessNames
+from aorta_collectors.observe.process.ranks import is_one_of_many, launcher_of, restart_of, told
+from aorta_collectors.observe.process.standalone import StandaloneLaunch
 
 # A number above all process ids, so that names made with it are nobody else's.
 _ABOVE_PIDS = 10_000_000
@@ -59,32 +60,35 @@ class Place:
         }
 
     @classmethod
-    def claim(cls, directory: Path, trial: str | None, launch: StandaloneLaunch | None = None) -> Place:
+    def claim(
+        cls, names: ProcessNames, directory: Path, trial: str | None, launch: StandaloneLaunch | None = None
+    ) -> Place:
         """Choose files that no other process of the trial, or of the launch, has chosen or will choose.
 
         Args:
+            names: The collector's; its files alone are meant.
             trial: Run id of the sweep's trial; None alone.
             launch: The standalone launch, which replaces files that other launches have left under the same names.
         """
         rank, world_size = _rank_and_world_size()
-        directory, warning = _writable(directory, alone=trial is None)
+        directory, warning = _writable(names, directory, alone=trial is None)
         stem, claim, found = f"rank{rank}", None, dict[str, _State]()
         if trial is not None:
             # The directory was empty when the trial began.
-            if not _create(directory / f"layers_{stem}.jsonl"):
-                stem = _second(directory, stem)
+            if not _create(_records(names, directory, stem)):
+                stem = _second(names, directory, stem)
         elif launch is not None:
             claim = directory / f".{stem}.{launch.run_id}.claim"
             if not _create(claim):
-                stem, claim = _second(directory, stem), None
+                stem, claim = _second(names, directory, stem), None
             elif _run_id_of(directory / f"summary_{stem}.json") == launch.run_id:
                 # The first has written its summary and given its claim back, or ended long ago.
                 _remove(claim)
-                stem, claim = _second(directory, stem), None
+                stem, claim = _second(names, directory, stem), None
             else:
                 found = _summaries(directory)
         run_id = trial if launch is None or trial is not None else launch.run_id
-        records, summary = directory / f"layers_{stem}.jsonl", directory / f"summary_{stem}.json"
+        records, summary = _records(names, directory, stem), directory / f"summary_{stem}.json"
         launcher, restart = launcher_of(os.environ), restart_of(os.environ)
         return cls(records, summary, rank, world_size, run_id, warning, launcher, restart, claim, found)
 
@@ -143,7 +147,11 @@ def _group() -> tuple[int, int] | None:
     return None
 
 
-def _writable(directory: Path, alone: bool) -> tuple[Path, str]:
+def _records(names: ProcessNames, directory: Path, stem: str) -> Path:
+    return directory / f"{names.records}_{stem}.jsonl"
+
+
+def _writable(names: ProcessNames, directory: Path, alone: bool) -> tuple[Path, str]:
     """The directory, made if need be. A standalone run falls back to a temporary one rather than losing its records."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -152,10 +160,11 @@ def _writable(directory: Path, alone: bool) -> tuple[Path, str]:
         reason = "not writable"
     except OSError as error:
         reason = error.strerror or str(error)
+    failure = f"cannot write to {names.directory_variable}={directory} ({reason})"
     if not alone:
-        return directory, f"cannot write to NANLOG_DIR={directory} ({reason}); nothing will be recorded"
-    fallback = Path(tempfile.mkdtemp(prefix="nan_logger_out_"))
-    return fallback, f"cannot write to NANLOG_DIR={directory} ({reason}); writing to {fallback}"
+        return directory, f"{failure}; nothing will be recorded"
+    fallback = Path(tempfile.mkdtemp(prefix=f"{names.default_directory}_"))
+    return fallback, f"{failure}; writing to {fallback}"
 
 
 def _summaries(directory: Path) -> dict[str, _State]:
@@ -188,11 +197,11 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _second(directory: Path, stem: str) -> str:
+def _second(names: ProcessNames, directory: Path, stem: str) -> str:
     """A name for a further process of a rank. Containers that share the directory can have processes of one id."""
     name = f"{stem}_p{os.getpid()}"
     for count in range(1, 1000):
-        if _create(directory / f"layers_{name}.jsonl"):
+        if _create(_records(names, directory, name)):
             break
         name = f"{stem}_p{os.getpid() + count * _ABOVE_PIDS}"
     return name

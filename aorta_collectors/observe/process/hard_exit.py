@@ -20,6 +20,9 @@ _PATIENCE_S = 10.0
 class Leaving(Protocol):
     """What is told of an end that no exit handler sees."""
 
+    def exit_status(self) -> int | None:
+        """What the process has to end with, whatever the program says; None for what the program says."""
+
     def leave(self, ended_by: str, is_main: bool) -> None:
         """The process is about to end. Its main thread does nothing else meanwhile, if it is that which leaves."""
 
@@ -44,10 +47,15 @@ def before_hard_exit(leaving: Leaving) -> None:
 def _telling_exit(hard_exit: Any, leaving: Leaving, pid: int) -> Any:
     @functools.wraps(hard_exit)
     def leave(status: int) -> None:
+        def go() -> None:
+            instead = leaving.exit_status()
+            hard_exit(status if instead is None else instead)
+
         # With any other status the call fails, and the program goes on.
-        if os.getpid() == pid and isinstance(status, int) and -(2**31) <= status < 2**31:
-            _tell(leaving.leave, f"os._exit {int(status)}", functools.partial(hard_exit, status))
-        hard_exit(status)
+        if os.getpid() != pid or not isinstance(status, int) or not -(2**31) <= status < 2**31:
+            hard_exit(status)
+        _tell(leaving.leave, f"os._exit {int(status)}", go)
+        go()
 
     leave.__module__ = "os"  # where pickle finds it
     return leave

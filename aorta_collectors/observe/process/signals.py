@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import os
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aorta_collectors.observe.held import set_aside
@@ -39,11 +40,13 @@ def told(signal_name: str, note: str) -> str:
 
 @dataclass(frozen=True)
 class _Note:
-    """One signal's file.
+    """One signal's file. The interpreter writes one for each signal, so that collectors of a process share it.
 
     Attributes:
+        path: By the first of them.
         status: Of the file, as it was opened.
         handler: What the operating system calls for the signal while faulthandler writes the note.
+        places: What each collector calls it.
     """
 
     number: signal.Signals
@@ -51,12 +54,14 @@ class _Note:
     path: Path
     status: os.stat_result
     handler: int
+    places: list[Path] = field(default_factory=list)
 
 
 class SignalNotes:
     """Notes beside the evidence of one process. Signals that the program handles or ignores stay the program's.
 
     A handler that the program installs later takes the place of the note's, and finds signal.getsignal as it would be.
+    A second collector's note is the first one's file under another name, or, on another file system, is not there.
 
     Args:
         directory: Where to leave notes. One that cannot be written gets none.
@@ -64,7 +69,7 @@ class SignalNotes:
     """
 
     def __init__(self, directory: Path, stem: str) -> None:
-        self._noted: list[_Note] = []
+        self._noted: list[tuple[_Note, Path]] = []
         try:
             # Looked up now, since a fork is no place to load a library in.
             self._sigaction = ctypes.CDLL(None).sigaction
@@ -85,15 +90,27 @@ class SignalNotes:
         """Nothing is noted from now on, and no note is left: the evidence is complete."""
         notes = self._noted
         self._let_go()
-        for note in notes:
+        for note, path in notes:
             # The program may have removed it, and the next trial may have begun where this one's directory was.
             with contextlib.suppress(OSError):
-                if os.path.samestat(os.stat(note.path), note.status):
-                    note.path.unlink()
+                if os.path.samestat(os.stat(path), note.status):
+                    path.unlink()
 
     def _note(self, number: signal.Signals, path: Path) -> None:
+        others = _notes_of(os.getpid())
+        note = others.get(number)
+        if note is not None and self._handler(number) == note.handler:
+            os.link(note.path, path)
+        else:
+            note = self._new_note(number, path)
+        if note is not None:
+            others[number] = note
+            note.places.append(path)
+            self._noted.append((note, path))
+
+    def _new_note(self, number: signal.Signals, path: Path) -> _Note | None:
         if signal.getsignal(number) is not signal.SIG_DFL or self._handler(number) != 0:
-            return  # native code may have a handler that Python does not know of
+            return None  # native code may have a handler that Python does not know of
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
         # Nobody can look before faulthandler writes, so a program that closes all descriptors must not get this number.
         descriptor = set_aside(descriptor)
@@ -102,11 +119,14 @@ class SignalNotes:
         except BaseException:
             os.close(descriptor)
             raise
-        self._noted.append(_Note(number, descriptor, path, os.fstat(descriptor), self._handler(number)))
+        return _Note(number, descriptor, path, os.fstat(descriptor), self._handler(number))
 
     def _let_go(self) -> None:
         notes, self._noted = self._noted, []
-        for note in notes:
+        for note, path in notes:
+            note.places.remove(path)
+            if note.places:
+                continue
             with contextlib.suppress(OSError, RuntimeError, ValueError):
                 # Unregistering puts the default back, which must not take the place of somebody else's handler.
                 if self._handler(note.number) == note.handler:
@@ -121,3 +141,9 @@ class SignalNotes:
         if self._sigaction(int(number), None, action) != 0:
             raise OSError(f"the handler of {number.name} cannot be read")
         return action[0] or 0
+
+
+@functools.cache
+def _notes_of(pid: int) -> dict[signal.Signals, _Note]:
+    """What is noted down in process `pid`, by whichever collectors."""
+    return {}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta_collectors.layer_numerics.place import is_helper
-from aorta_collectors.layer_numerics.ranks import (
+from aorta_collectors.observe.process.place import is_helper
+from aorta_collectors.observe.process.ranks import (
     TOLD_VARIABLE,
     is_one_of_many,
     launcher_of,
@@ -111,8 +111,8 @@ class TestAttempt:
 #: Prints the run id of a launch that begins here, once below its launcher and once below a shell of its.
 BEGINS = """
 import os
-from aorta_collectors.layer_numerics.standalone import LAUNCH_VARIABLE, StandaloneLaunch
-StandaloneLaunch.begin(os.environ)
+from aorta_collectors.observe.process.standalone import LAUNCH_VARIABLE, StandaloneLaunch
+StandaloneLaunch.begin(os.environ, "SOME_RUN_ID")
 print(os.environ[LAUNCH_VARIABLE].partition(":")[0])
 """
 
@@ -127,5 +127,5 @@ def test_ranks_that_a_launcher_has_started_are_one_launch(tmp_path: Path, variab
 
 
 def test_nothing_of_it_needs_torch(tmp_path: Path) -> None:
-    code = "import sys, aorta_collectors.layer_numerics.ranks; print('torch' in sys.modules)"
+    code = "import sys, aorta_collectors.observe.process.ranks; print('torch' in sys.modules)"
     assert run([PYTHON, "-c", code], tmp_path).ok().out == "False\n"
