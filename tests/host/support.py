@@ -85,14 +85,14 @@ class Sweep:
         name = f"{cell}-none" if self.flow == "probe" else cell
         return next(row for row in self.matrix["cells"] if row["name"] == name)
 
-    def receipt(self, cell: str = "none", trial: int = 0) -> dict[str, Any]:
-        return read_json(self.cell_dir(cell) / f"receipt_d0_m0_t{trial}_layer_numerics.json")
+    def receipt(self, cell: str = "none", trial: int = 0, collector: str = "layer_numerics") -> dict[str, Any]:
+        return read_json(self.cell_dir(cell) / f"receipt_d0_m0_t{trial}_{collector}.json")
 
     def trial(self, cell: str = "none", trial: int = 0) -> dict[str, Any]:
         return read_json(self.cell_dir(cell) / f"trial_d0_m0_t{trial}.json")
 
-    def artifacts(self, cell: str = "none", trial: int = 0) -> Path:
-        return self.cell_dir(cell) / f"trial_d0_m0_t{trial}" / "layer_numerics"
+    def artifacts(self, cell: str = "none", trial: int = 0, collector: str = "layer_numerics") -> Path:
+        return self.cell_dir(cell) / f"trial_d0_m0_t{trial}" / collector
 
     def command_dir(self, cell: str = "none", trial: int = 0) -> Path:
         """Probe flow: what the host keeps of the command."""

@@ -139,15 +139,15 @@ def test_only_recipes_that_ask_for_a_doubly_offered_collector_fail(tmp_path: Pat
 
 
 def test_only_recipes_that_ask_for_a_broken_collector_fail(tmp_path: Path) -> None:
-    env = _package(tmp_path, "broken-collectors", "numerics = broken_collectors:Numerics")
-    error = _error(_load(tmp_path, "probe", env=env, collect=["layer_numerics", "numerics"]), tmp_path)
-    assert error.startswith("recipe.collect.numerics: collector 'numerics' of package broken-collectors ")
+    env = _package(tmp_path, "broken-collectors", "amd_log = broken_collectors:AmdLog")
+    error = _error(_load(tmp_path, "probe", env=env, collect=["layer_numerics", "amd_log"]), tmp_path)
+    assert error.startswith("recipe.collect.amd_log: collector 'amd_log' of package broken-collectors ")
     assert "ModuleNotFoundError: No module named 'broken_collectors'" in error
     _load(tmp_path, "probe", env=env, collect=["layer_numerics"]).ok()
 
 
 def test_a_collector_that_is_no_collector_is_refused_by_its_package(tmp_path: Path) -> None:
-    env = _package(tmp_path, "odd-collectors", "numerics = builtins:dict")
-    error = _error(_load(tmp_path, "probe", env=env, collect=["numerics"]), tmp_path)
+    env = _package(tmp_path, "odd-collectors", "amd_log = builtins:dict")
+    error = _error(_load(tmp_path, "probe", env=env, collect=["amd_log"]), tmp_path)
     assert "odd-collectors" in error
     assert "not an aorta_collectors.api.Collector" in error

@@ -171,16 +171,16 @@ def test_two_collectors_with_one_directory_are_refused(tmp_path: Path) -> None:
     info = tmp_path / "site" / "twin-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: twin\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[aorta.collectors]\nnumerics = twin:Twin\n")
+    (info / "entry_points.txt").write_text("[aorta.collectors]\namd_log = twin:Twin\n")
     (info.parent / "twin.py").write_text(
         "from aorta_collectors.layer_numerics.collector import LayerNumerics\n"
-        "class Twin(LayerNumerics):\n    name = 'numerics'\n"
+        "class Twin(LayerNumerics):\n    name = 'amd_log'\n"
     )
-    recipe = probe_recipe(tmp_path / "r.yaml", collect=["numerics", "layer_numerics"])
+    recipe = probe_recipe(tmp_path / "r.yaml", collect=["amd_log", "layer_numerics"])
     words = ["sweep", "run", "--recipe", str(recipe), "--dry-run", "--", "python", "train.py"]
     ran = aorta(words, tmp_path, {"PYTHONPATH": str(info.parent)})
     assert ran.code == 1
-    assert "numerics and layer_numerics both write into layer_numerics/" in ran.err
+    assert "amd_log and layer_numerics both write into layer_numerics/" in ran.err
 
 
 def test_the_workload_script_is_profiled_as_well(profilers: Path, tmp_path: Path) -> None:

@@ -30,27 +30,22 @@ if "NANLOG_DIR" in os.environ:
     + TRAIN
 )
 
-COLLECTORS = """
+COLLECTOR = """
 import contextlib, os
 from pathlib import Path
 from aorta_collectors.api import Collector, Verdict, Verification
 
 
-def arm_numerics(started_in):
-    Path(os.environ["SMALL_NUMERICS"], "armed").write_text(started_in)
+def arm(started_in):
+    Path(os.environ["AMD_LOG_DIR"], "armed").write_text(started_in)
 
 
-def arm_amd_log(started_in):
-    Path(os.environ["SMALL_AMD_LOG"], "armed").write_text(started_in)
-
-
-class Small(Collector):
-    name = output_subdir = "small"
+class AmdLog(Collector):
+    name = output_subdir = "amd_log"
     schema = {"type": "object", "additionalProperties": False, "properties": {}}
 
     def plan(self, launch, options, capture):
-        variables = {f"SMALL_{self.name.upper()}": str(capture.artifacts)}
-        return launch.with_env(variables).armed_with(f"small_collectors:arm_{self.name}")
+        return launch.with_env({"AMD_LOG_DIR": str(capture.artifacts)}).armed_with("small_collector:arm")
 
     @contextlib.contextmanager
     def armed(self, options, capture):
@@ -60,14 +55,6 @@ class Small(Collector):
         if "armed" not in artifacts.sizes():
             return Verification(Verdict.MISSING, "was not armed in the program")
         return Verification(Verdict.CAPTURED, "was armed in the program")
-
-
-class Numerics(Small):
-    name = output_subdir = "numerics"
-
-
-class AmdLog(Small):
-    name = output_subdir = "amd_log"
 """
 
 
@@ -179,12 +166,12 @@ class TestForeignFiles:
 
 
 def test_three_collectors_are_all_armed_in_the_program(tmp_path: Path) -> None:
-    info = tmp_path / "site" / "small_collectors-1.0.dist-info"
+    """Both of ours, and one of another package."""
+    info = tmp_path / "site" / "small_collector-1.0.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: small-collectors\nVersion: 1.0\n")
-    entries = "numerics = small_collectors:Numerics\namd_log = small_collectors:AmdLog\n"
-    (info / "entry_points.txt").write_text(f"[aorta.collectors]\n{entries}")
-    (info.parent / "small_collectors.py").write_text(COLLECTORS)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: small-collector\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[aorta.collectors]\namd_log = small_collector:AmdLog\n")
+    (info.parent / "small_collector.py").write_text(COLLECTOR)
     (tmp_path / "train.py").write_text(TRAIN)
     names = ["numerics", "amd_log", "layer_numerics"]
     recipe = probe_recipe(tmp_path / "r.yaml", collect=names)
@@ -192,7 +179,7 @@ def test_three_collectors_are_all_armed_in_the_program(tmp_path: Path) -> None:
     sweep = sweep_command(tmp_path, recipe, ["python", "train.py"], env=env)
     sweep.ran.ok()
     for name in names:
-        receipt = json.loads((sweep.cell_dir("none") / f"receipt_d0_m0_t0_{name}.json").read_text())
+        receipt = sweep.receipt(collector=name)
         assert receipt["verdict"] == "captured", receipt["reason"]
     assert summary(sweep.artifacts())["steps_seen"] == 5
     # The command has ours in it once, however many of them there are.

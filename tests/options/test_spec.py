@@ -216,6 +216,7 @@ class TestSchemas:
                 "layer_numerics.record",
                 "layer_numerics.spec",
                 "layer_numerics.summary",
+                *(f"numerics.{kind}" for kind in ("escalation", "options", "span", "stats", "step", "summary")),
                 "receipt",
                 "script_workload",
             ]
@@ -229,20 +230,28 @@ class TestSchemas:
         assert schema["title"]
         assert schema["description"]
 
-    @pytest.mark.parametrize("name", ["layer_numerics.options", "layer_numerics.spec"])
+    @pytest.mark.parametrize("name", ["layer_numerics.options", "layer_numerics.spec", "numerics.options"])
     def test_every_property_that_a_user_writes_is_described(self, name: str) -> None:
         schema = load_schema(name)
         found = list(properties_of(schema, name))
         assert len(found) > 10
         assert [path for path, inner in found if not described(inner, schema)] == []
 
-    @pytest.mark.parametrize("name", ["layer_numerics.record", "layer_numerics.summary", "receipt"])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("layer_numerics.record", "layer_numerics.summary", "receipt", "numerics.escalation", "numerics.span"),
+            *("numerics.stats", "numerics.step", "numerics.summary"),
+        ],
+    )
     def test_every_property_of_an_artifact_is_described(self, name: str) -> None:
         schema = load_schema(name)
         assert [key for key, inner in schema["properties"].items() if not described(inner, schema)] == []
         assert set(schema["required"]) <= set(schema["properties"])
 
-    @pytest.mark.parametrize("name", ["layer_numerics.options", "layer_numerics.spec", "script_workload"])
+    @pytest.mark.parametrize(
+        "name", ["layer_numerics.options", "layer_numerics.spec", "numerics.options", "script_workload"]
+    )
     def test_a_default_is_valid_against_its_own_property(self, name: str) -> None:
         for path, inner in properties_of(load_schema(name), name):
             if "default" in inner:

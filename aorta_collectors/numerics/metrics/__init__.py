@@ -1,0 +1,1 @@
+"""The line of a step: loss, throughput, gradient norm, memory, time."""

@@ -1,0 +1,1 @@
+"""Bricks: their time, their operations, what the machine allows, and closer looks."""

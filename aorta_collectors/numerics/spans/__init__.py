@@ -1,0 +1,1 @@
+"""Spans as values, as lines, and for other tools: identifiers, clocks, timelines, receivers."""

@@ -1,0 +1,140 @@
+"""Is the evidence of numerics there? Summaries and lines of each process against what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aorta_collectors.api import Artifacts, Expected, Verdict, Verification
+from aorta_collectors.artifacts.cast import Cast
+from aorta_collectors.artifacts.completeness import (
+    check_alive,
+    check_earlier,
+    check_end,
+    check_idle,
+    check_pairs,
+    check_ranks,
+)
+from aorta_collectors.artifacts.notes import check_forks
+from aorta_collectors.artifacts.process import Fault
+from aorta_collectors.artifacts.words import some
+from aorta_collectors.numerics.config import Config
+from aorta_collectors.numerics.verify.caveats import caveats, why_unseen
+from aorta_collectors.numerics.verify.contents import check_contents
+from aorta_collectors.numerics.verify.reading import BESIDE, Process, called, read_lines, read_processes
+
+
+def verify(artifacts: Artifacts, expected: Expected) -> Verification:
+    cast: Cast[Process] = Cast([])
+    config = Config.of(expected.options.values)
+    try:
+        processes = read_processes(artifacts, expected)
+        cast = Cast(processes)
+        for process in processes:
+            _check_configuration(process, config)
+        _check_attached(cast, expected)
+        contents = {process.stem: read_lines(artifacts, process, config) for process in cast.attached}
+        for process in cast.earlier:
+            check_earlier(process, lambda process: read_lines(artifacts, process, config))
+        for process in cast.by_fault():
+            if process.attached:
+                check_alive(process)
+                _check_all_seen(process)
+                check_end(process, cast)
+                check_contents(artifacts, process, contents[process.stem], config)
+            else:
+                check_idle(process, cast, _check_all_seen)
+        for process in cast.helpers:
+            _check_all_seen(process)
+        _check_words(cast)
+        check_forks(artifacts, expected)
+        check_ranks(cast, expected)
+        check_pairs(artifacts, processes, BESIDE)
+    except Fault as fault:
+        return Verification(fault.verdict, fault.reason, {"processes": cast.states()})
+    return Verification(Verdict.CAPTURED, _captured(cast, config), {"processes": cast.states()})
+
+
+def _captured(cast: Cast[Process], config: Config) -> str:
+    steps = max(process.steps for process in cast.attached)
+    modules = max(called(process.summary) for process in cast.attached)
+    ranks = {process.rank for process in cast.attached}
+    reason = f"{modules} module(s) over {steps} step(s), {len(ranks)} rank(s)"
+    return reason + "".join(f"; {caveat}" for caveat in caveats(cast, config))
+
+
+def _check_configuration(process: Process, config: Config) -> None:
+    """Raise Fault (misapplied) if other options were in force. Those that were not given are as by default."""
+    asked, got = config.describe(), process.summary["config"]
+    for name, wanted in asked.items():
+        if name not in got or got[name] != wanted:
+            raise Fault(
+                Verdict.MISAPPLIED,
+                f"summary_{process.stem}.json: {name} in force is {_told(got.get(name))}, asked for {_told(wanted)}",
+            )
+
+
+def _told(value: object) -> str:
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return (text[:77] + "..." if len(text) > 80 else text) or "nothing"
+
+
+def _check_attached(cast: Cast[Process], expected: Expected) -> None:
+    """Raise Fault (unattached) if no process called a model. A helper that only imported torch need not."""
+    if not cast.attached:
+        if cast.earlier:
+            raise Fault(
+                Verdict.INCOMPLETE,
+                f"the workers of restart {cast.last_attempt} called no model, and those before have been superseded",
+            )
+        summary = max(cast.current, key=lambda process: int(process.summary.get("modules_built", 0))).summary
+        if summary["roots"]:
+            why = f"no module of {some(summary['roots'])} was called so that it could be seen{why_unseen(summary)}"
+        elif summary.get("opaque_names"):
+            why = f"no call of a model was seen{why_unseen(summary)}"
+        elif summary.get("modules_built"):
+            why = "the program built PyTorch modules but called none of them"
+        else:
+            why = "the program built no PyTorch model"
+            if expected.route == "front-end":
+                why += (
+                    " itself, nor did a Python process below it that could be observed; one started with -I, -E, -S, "
+                    "an emptied environment or a PYTHONPATH of its own cannot"
+                )
+        if summary["hook_errors"]:
+            why += f". {_hook_errors(summary)}"
+        raise Fault(Verdict.UNATTACHED, why)
+    for process in cast.attached:
+        summary = process.summary
+        if process.running or (process.steps and called(summary)):
+            continue
+        why = f"hooks stood on {summary['watched_count']} module(s) of rank {process.rank}, but "
+        why += "the model was never called" if not process.steps else "none of them was seen to be called"
+        raise Fault(Verdict.UNATTACHED, why + why_unseen(summary))
+
+
+def _check_all_seen(process: Process) -> None:
+    """Raise Fault (incomplete) where hooks failed: there was something to see, and it was not."""
+    if process.summary["hook_errors"]:
+        raise Fault(
+            Verdict.INCOMPLETE, f"rank {process.rank}, by step {process.steps}: {_hook_errors(process.summary)}"
+        )
+
+
+def _hook_errors(summary: Mapping[str, Any]) -> str:
+    return f"{summary['hook_errors']} exception(s) in hooks, the first of them {summary.get('first_hook_error')}"
+
+
+def _check_words(cast: Cast[Process]) -> None:
+    """Raise Fault (misapplied) if a word of `steps` matched nothing on any rank: each may hold another part of a model.
+
+    One that some have not met is told beside what was captured.
+    """
+    unmatched = [process.summary.get("unmatched_steps", ()) for process in cast.attached]
+    for word in unmatched[0]:
+        if all(word in others for others in unmatched):
+            raise Fault(
+                Verdict.MISAPPLIED,
+                f"summary_{cast.attached[0].stem}.json: steps: nothing that ran matches {word!r}; a word is a named "
+                "step, such as sample, or a part of a module's path or class",
+            )
