@@ -11,7 +11,31 @@ from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.receipt import Receipt
 from aorta_collectors.layer_numerics.order import Line
 
-COLLECTOR = "layer_numerics"
+
+@dataclass(frozen=True)
+class Source:
+    """A collector, as far as finding what it left goes.
+
+    Attributes:
+        collector: Its name, which is that of the folder in a trial too.
+        lines: Kinds of its files of lines, which are named <kind>_<stem>.jsonl.
+        variable: The environment variable that names a directory where there is no sweep.
+    """
+
+    collector: str
+    lines: tuple[str, ...]
+    variable: str
+
+    @property
+    def schema(self) -> str:
+        """Of a summary."""
+        return f"{self.collector}.summary"
+
+
+LAYER_NUMERICS = Source("layer_numerics", ("layers",), "NANLOG_DIR")
+NUMERICS = Source("numerics", ("spans", "stats", "steps", "escalations"), "NUMERICS_DIR")
+SOURCES = (LAYER_NUMERICS, NUMERICS)
+COLLECTOR = LAYER_NUMERICS.collector
 #: The cell and the trial of what was captured without a sweep.
 NONE = "-"
 
@@ -40,20 +64,29 @@ class Process:
     Attributes:
         stem: Of its files' names, such as rank0, or rank0_p71 beside another of rank 0.
         summary: summary_<stem>.json, which is to its schema.
-        records: layers_<stem>.jsonl; None where there is no such file.
-        records_bytes: Its size.
         line: Where its records stand among those of the trial's other processes.
+        files: Its files of lines, by kind, as far as they are there.
+        sizes: Their bytes.
     """
 
     stem: str
     summary: Mapping[str, Any]
-    records: Path | None
-    records_bytes: int
     line: Line
+    files: Mapping[str, Path] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rank(self) -> int:
         return int(self.summary["rank"])
+
+    @property
+    def records(self) -> Path | None:
+        """layers_<stem>.jsonl of layer_numerics; None where there is no such file."""
+        return self.files.get("layers")
+
+    @property
+    def records_bytes(self) -> int:
+        return self.sizes.get("layers", 0)
 
 
 @dataclass(frozen=True)
@@ -64,11 +97,12 @@ class Trial:
         run: The sweep's directory below the path that was asked for; "." where there is one sweep, or none.
         cell: The cell's name; "-" without a sweep.
         trial: Its coordinates, such as d0_m0_t3; "-" without a sweep.
-        artifacts: Where layer_numerics wrote.
+        artifacts: Where the collector wrote.
         processes: In the order of rank and attempt; empty where it wrote nothing.
         record: The host's record of the trial without its `env`; empty before the trial has ended, and without a sweep.
         receipts: What verification said, by collector.
         file: The host's record; where there is none, `artifacts`.
+        source: The collector whose processes these are.
     """
 
     run: str
@@ -79,6 +113,7 @@ class Trial:
     processes: tuple[Process, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
     receipts: Mapping[str, Receipt] = field(default_factory=dict)
+    source: Source = LAYER_NUMERICS
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -90,7 +125,7 @@ class Trial:
 
     @property
     def receipt(self) -> Receipt | None:
-        return self.receipts.get(COLLECTOR)
+        return self.receipts.get(self.source.collector)
 
     @property
     def passed(self) -> bool | None:
@@ -119,7 +154,7 @@ class Captures:
 
     @property
     def captured(self) -> tuple[Trial, ...]:
-        """Those in which layer_numerics left something."""
+        """Those in which the collector left something."""
         return tuple(trial for trial in self.trials if trial.processes)
 
     @property

@@ -13,12 +13,13 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from aorta_collectors.analysis.captures import LAYER_NUMERICS, Source
 from aorta_collectors.analysis.snapshot import Rank
 from aorta_collectors.analysis.summaries import read_summary
 from aorta_collectors.analysis.tailing import Tail
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.directory import ArtifactDirectory
-from aorta_collectors.layer_numerics.signals import NOTED, note_name, told
+from aorta_collectors.observe.process.signals import NOTED, note_name, told
 
 # The rate is that of the last so many seconds, or longer where steps take longer.
 _RATE_S = 20.0
@@ -35,18 +36,20 @@ class LiveProcess:
 
     Args:
         stem: Of its files' names, such as rank0.
+        source: The collector that it is a process of.
 
     Attributes:
         summary: As it is now; empty before it could be read.
-        tail: Of its records.
+        tails: Of its files of lines, by kind.
         changed_at: When the summary was, in seconds since the epoch, by the clock of its file system; 0 before.
         silent_s: Seconds since it was last heard of.
     """
 
-    def __init__(self, stem: str) -> None:
+    def __init__(self, stem: str, source: Source = LAYER_NUMERICS) -> None:
         self.stem = stem
+        self._schema = source.schema
         self.summary: Mapping[str, Any] = {}
-        self.tail = Tail(f"layers_{stem}.jsonl")
+        self.tails = {kind: Tail(f"{kind}_{stem}.jsonl") for kind in source.lines}
         self.silent_s = 0.0
         self._killed_by: str | None = None
         self.changed_at = 0.0
@@ -76,7 +79,7 @@ class LiveProcess:
         with directory.opened(name) as fd:
             changed_at = os.fstat(fd).st_mtime
         if changed_at != self.changed_at:
-            self.summary = read_summary(directory, name)
+            self.summary = read_summary(directory, name, self._schema)
             # Another machine may have set the time of the file, by a clock of its own.
             self._heard_at = now if self.changed_at else now - max(0.0, time.time() - changed_at)
             self.changed_at = changed_at

@@ -11,13 +11,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aorta_collectors import strict_json
 from aorta_collectors.analysis.dtypes import LIMITS, headroom
+from aorta_collectors.analysis.live_lines import Fitting
 from aorta_collectors.analysis.magnitude import KINDS
 from aorta_collectors.analysis.snapshot import BadTensor, Largest, Magnitudes, Point
 from aorta_collectors.layer_numerics.order import Position
 from aorta_collectors.printable import printable
-from aorta_collectors.schema_check import validator
 
 _MOST_TENSORS = 20_000
 _MOST_STEPS = 200
@@ -60,7 +59,7 @@ class LiveRecords:
         self._peaks: dict[_Key, _Peak] = {}
         self._bad: dict[_Key, _Bad] = {}
         self._steps: dict[int, tuple[_Peak, int]] = {}  # with the severity of what is bad
-        self._unreadable = 0
+        self._lines = Fitting("layer_numerics.record")
 
     def take(self, lines: Sequence[bytes], position: Callable[[Mapping[str, Any]], Position]) -> None:
         """Take in lines of one process.
@@ -68,7 +67,7 @@ class LiveRecords:
         Args:
             position: Where a record stands among those of all ranks.
         """
-        for record in self._records(lines):
+        for record in self._lines.lines(lines):
             self._fold(record, position)
         for step in sorted(self._steps)[:-_MOST_STEPS]:
             del self._steps[step]
@@ -96,23 +95,8 @@ class LiveRecords:
             num_bad=len(self._bad),
             newest_step=max(self._steps, default=None),
             passed_over_bytes=passed_over_bytes,
-            unreadable_lines=self._unreadable,
+            unreadable_lines=self._lines.unreadable,
         )
-
-    def _records(self, lines: Sequence[bytes]) -> list[dict[str, Any]]:
-        if not lines:
-            return []
-        try:
-            records = strict_json.loads_lines(lines)
-            if validator("layer_numerics.record").fits(records):
-                return records
-        except ValueError:
-            pass
-        if len(lines) > 1:  # one of them is none
-            middle = len(lines) // 2
-            return self._records(lines[:middle]) + self._records(lines[middle:])
-        self._unreadable += 1
-        return []
 
     def _fold(self, record: Mapping[str, Any], position: Callable[[Mapping[str, Any]], Position]) -> None:
         step, rank, largest = record["step"], record["rank"], record["finite_abs_max"]

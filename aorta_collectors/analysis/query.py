@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aorta_collectors.analysis.database import Database, Row
+from aorta_collectors.analysis.connection import Row
+from aorta_collectors.analysis.database import Database
 from aorta_collectors.errors import CollectorsError
 from aorta_collectors.schema_check import load_schema
 

@@ -1,4 +1,5 @@
-"""Finding what was captured below a path: the trials of a run directory, one trial, or what NANLOG_DIR named.
+"""Finding what was captured below a path: the trials of a run directory, one trial, or what NANLOG_DIR or
+NUMERICS_DIR named.
 
 Nothing is verified here; `aorta-collectors verify` does that. What cannot be read is a problem that is told, and the
 rest is read all the same. No symbolic link below the path is followed.
@@ -13,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aorta_collectors.analysis.captures import COLLECTOR, NONE, Captures, Process, Trial
+from aorta_collectors.analysis.captures import LAYER_NUMERICS, NONE, SOURCES, Captures, Process, Source, Trial
 from aorta_collectors.analysis.summaries import read_summaries
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.directory import Anchor, DirectoryMissing
@@ -27,11 +28,12 @@ _RECEIPT = "receipt_{}_"
 _MOST_PROBLEMS = 1000
 
 
-def captures_below(path: Path) -> Captures:
+def captures_below(path: Path, source: Source = LAYER_NUMERICS) -> Captures:
     """Find the trials below a run directory, a cell's, or a trial's; or what was captured without a sweep.
 
     Args:
         path: A directory, or a trial's record (trial_d0_m0_t0.json).
+        source: The collector whose processes are wanted.
 
     Raises:
         ArtifactError: It cannot be read, or nothing was captured there.
@@ -40,41 +42,42 @@ def captures_below(path: Path) -> Captures:
         if trial_coordinates(path.name) is None:
             raise ArtifactError(
                 f"{path} is no trial's record (trial_d<D>_m<M>_t<T>.json); name that, a run directory, or what "
-                "NANLOG_DIR named"
+                f"{source.variable} named"
             )
-        return _one(path.parent, path.stem)
+        return _one(path.parent, path.stem, source)
     if path.name.startswith("trial_") and trial_coordinates(f"{path.name}.json") is not None:
-        return _one(path.parent, path.name)
-    if path.name == COLLECTOR and trial_coordinates(f"{path.parent.name}.json") is not None:
-        return _one(path.parent.parent, path.parent.name)
+        return _one(path.parent, path.name, source)
+    of_trial = trial_coordinates(f"{path.parent.name}.json") is not None
+    if of_trial and any(path.name == known.collector for known in SOURCES):
+        return _one(path.parent.parent, path.parent.name, source)
     problems: list[str] = []
-    bare = _processes(Anchor(path), path, problems)
+    bare = _processes(Anchor(path), path, source, problems)
     if bare:
-        return Captures(path, (Trial(".", NONE, NONE, path, path, bare),), tuple(problems))
+        return Captures(path, (Trial(".", NONE, NONE, path, path, bare, source=source),), tuple(problems))
     tree = Tree(path)
-    trials = list(_trials(tree, problems))
+    trials = list(_trials(tree, source, problems))
     problems += [f"{place} cannot be looked at: {why}" for place, why in tree.unreadable.items()]
     if not trials:
         why = f": {problems[0]}" if problems else ""
         raise ArtifactError(
             f"nothing was captured below {path}{why}; name a run directory, a trial's record or directory, or what "
-            "NANLOG_DIR named"
+            f"{source.variable} named"
         )
     return Captures(path, tuple(trials), tuple(problems[:_MOST_PROBLEMS]))
 
 
-def _one(folder: Path, stem: str) -> Captures:
+def _one(folder: Path, stem: str, source: Source) -> Captures:
     """The trial whose record is, or will be, `stem`.json in `folder`."""
     problems: list[str] = []
     tree = Tree(folder)
     for found in itertools.islice(tree.folders(), 1):
-        trials = tuple(_of_folder(found, tree, problems, only=stem))
+        trials = tuple(_of_folder(found, tree, source, problems, only=stem))
         if trials:
             return Captures(trials[0].file, trials, tuple(problems))
     raise ArtifactError(f"nothing was captured in {folder / stem}" + (f": {problems[0]}" if problems else ""))
 
 
-def _trials(tree: Tree, problems: list[str]) -> Iterator[Trial]:
+def _trials(tree: Tree, source: Source, problems: list[str]) -> Iterator[Trial]:
     cells: dict[Path, list[str]] = {}  # of each sweep, in the recipe's order
     found: list[tuple[Path, Path, Trial]] = []
     for folder in tree.folders():
@@ -86,7 +89,7 @@ def _trials(tree: Tree, problems: list[str]) -> Iterator[Trial]:
                 problems.append(f"what this sweep asked for is not known: {error}")
         above = [sweep for sweep in cells if folder.path.is_relative_to(sweep)]
         run = max(above, key=lambda sweep: len(sweep.parts), default=tree.run_dir)
-        found += [(run, folder.path, trial) for trial in _of_folder(folder, tree, problems)]
+        found += [(run, folder.path, trial) for trial in _of_folder(folder, tree, source, problems)]
     if _has_twins(found):  # several runs without a ledger: told apart by the folder below the path that they lie in
         found = [(run if run in cells else _top(tree.run_dir, place), place, trial) for run, place, trial in found]
     if _has_twins(found):
@@ -112,7 +115,9 @@ def _top(above: Path, path: Path) -> Path:
     return Path(above, *path.relative_to(above).parts[:1])
 
 
-def _of_folder(folder: Folder, tree: Tree, problems: list[str], only: str | None = None) -> Iterator[Trial]:
+def _of_folder(
+    folder: Folder, tree: Tree, source: Source, problems: list[str], only: str | None = None
+) -> Iterator[Trial]:
     """The trials whose records, or artifacts, lie in a folder: one that runs has no record yet."""
     anchor = Anchor(tree.run_dir)
     stems = {name.removesuffix(".json") for name in folder.kinds if trial_coordinates(name) is not None}
@@ -135,14 +140,14 @@ def _of_folder(folder: Folder, tree: Tree, problems: list[str], only: str | None
                         receipts[receipt.collector] = receipt
         except ArtifactError as error:
             problems.append(f"{folder.path / stem}: {error}")
-        ours = receipts.get(COLLECTOR)
-        artifacts = folder.path / stem / COLLECTOR
-        processes = _processes(anchor, artifacts, problems) if stem in folder.artifacts else ()
+        ours = receipts.get(source.collector)
+        artifacts = folder.path / stem / source.collector
+        processes = _processes(anchor, artifacts, source, problems) if stem in folder.artifacts else ()
         if stem not in stems and not processes:
             continue  # what some program left in a folder of that name
         named = ours.cell if ours is not None and ours.cell else folder.path.resolve().parent.name
         file = folder.path / f"{stem}.json" if stem in stems else artifacts
-        yield Trial(".", named, coordinates, artifacts, file, processes, record, receipts)
+        yield Trial(".", named, coordinates, artifacts, file, processes, record, receipts, source)
 
 
 def _record(folder: Folder, name: str) -> Mapping[str, Any]:
@@ -162,11 +167,11 @@ def _record(folder: Folder, name: str) -> Mapping[str, Any]:
     return record
 
 
-def _processes(anchor: Anchor, directory: Path, problems: list[str]) -> tuple[Process, ...]:
+def _processes(anchor: Anchor, directory: Path, source: Source, problems: list[str]) -> tuple[Process, ...]:
     """What lies in a directory; empty where nothing does."""
     try:
         with anchor.open(directory) as artifacts:
-            summaries = read_summaries(artifacts)
+            summaries = read_summaries(artifacts, source.schema)
             sizes = artifacts.sizes()
     except DirectoryMissing:
         return ()
@@ -174,16 +179,12 @@ def _processes(anchor: Anchor, directory: Path, problems: list[str]) -> tuple[Pr
         problems.append(f"{directory}: {error}")
         return ()
     alignment = Alignment(summaries.values())
-    processes = [
-        Process(
-            stem,
-            summary,
-            directory / f"layers_{stem}.jsonl" if f"layers_{stem}.jsonl" in sizes else None,
-            sizes.get(f"layers_{stem}.jsonl", 0),
-            alignment.line(summary),
-        )
-        for stem, summary in summaries.items()
-    ]
+    processes = []
+    for stem, summary in summaries.items():
+        names = {kind: f"{kind}_{stem}.jsonl" for kind in source.lines if f"{kind}_{stem}.jsonl" in sizes}
+        files = {kind: directory / name for kind, name in names.items()}
+        bytes_of = {kind: sizes[name] for kind, name in names.items()}
+        processes.append(Process(stem, summary, alignment.line(summary), files, bytes_of))
     return tuple(sorted(processes, key=lambda process: (process.line.restart, process.rank, process.stem)))
 
 

@@ -167,17 +167,16 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """All of it.
+class Moment:
+    """What any live view is of.
 
     Attributes:
         at: Local time, ISO 8601 with the offset.
-        path: What is watched.
+        path: What is looked at.
         state: waiting (nothing runs that can be seen), running or ended.
         awaited: What a waiting one waits for, a sentence.
         cell, trial: Of the trial that is shown; "-" without a sweep.
         cells: Of the sweep, in the recipe's order; empty without one.
-        problems: What could not be read, a sentence each.
     """
 
     at: str
@@ -187,6 +186,16 @@ class Snapshot:
     cell: str = "-"
     trial: str = "-"
     cells: tuple[Cell, ...] = ()
+
+
+@dataclass(frozen=True)
+class Snapshot(Moment):
+    """All of it.
+
+    Attributes:
+        problems: What could not be read, a sentence each.
+    """
+
     progress: Progress | None = None
     magnitudes: Magnitudes = Magnitudes()
     problems: tuple[str, ...] = ()

@@ -20,12 +20,14 @@ VERBS = {
     "trajectory": ("trajectory", "trajectory"),
     "layers": ("layers", "layers"),
     "compare": ("compare", "compare"),
+    "profile": ("profile", "profile"),
     "overlap": ("overlap", "overlap"),
     "merge": ("merge", "merge"),
     "query": ("query", "query"),
     "export": ("export", "export"),
     "report": ("report", "report"),
     "watch": ("watch", "watch"),
+    "top": ("top", "top"),
     "list": ("list_collectors", "list_collectors"),
     "check": ("check", "check"),
     "schema": ("schema", "schema"),
@@ -67,5 +69,6 @@ def main() -> None:
     Example: aorta-collectors first-bad triage_results/NAN-17/training/20261129-101500
 
     Exit codes: 0 all is well, 1 a request for evidence is unsatisfied or something cannot be read, 2 wrong usage, 3
-    what a verb was asked to look for is there (compare: a difference; first-bad, overlap and watch with --exit-code).
+    what a verb was asked to look for is there (compare: a difference; first-bad, overlap and watch with --exit-code;
+    profile and top: an assertion that does not hold).
     """

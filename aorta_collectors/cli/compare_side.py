@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from aorta_collectors.analysis.captures import Captures
+from aorta_collectors.analysis.captures import LAYER_NUMERICS, Captures, Source
 from aorta_collectors.analysis.search import captures_below
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.printable import printable
@@ -32,13 +32,15 @@ class Side:
     rank: int | None
     text: str
 
-    def captures(self, cells: Sequence[str], trials: Sequence[str], ranks: Sequence[int]) -> Captures:
+    def captures(
+        self, cells: Sequence[str], trials: Sequence[str], ranks: Sequence[int], source: Source = LAYER_NUMERICS
+    ) -> Captures:
         """What is there, restricted by this side's own words and by those given.
 
         Raises:
             ArtifactError: There is nothing, or not what was named.
         """
-        found = captures_below(self.path).only(cells, trials, ranks)
+        found = captures_below(self.path, source).only(cells, trials, ranks)
         if self.below:
             names = {trial.cell for trial in found.trials}
             cell, colon, trial = self.below.rpartition(":")
@@ -49,7 +51,7 @@ class Side:
         if self.rank is not None:
             found = found.only(ranks=(self.rank,))
         if not found.captured:
-            raise ArtifactError(f"layer_numerics left nothing in {self.text}; `aorta-collectors verify` says why")
+            raise ArtifactError(f"{source.collector} left nothing in {self.text}; `aorta-collectors verify` says why")
         return found
 
 

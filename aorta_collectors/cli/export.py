@@ -7,16 +7,38 @@ from pathlib import Path
 
 import click
 
+from aorta_collectors.analysis.captures import NUMERICS, Captures
 from aorta_collectors.analysis.database import Database
 from aorta_collectors.analysis.search import captures_below
 from aorta_collectors.cli.progress import Bar
 from aorta_collectors.cli.reading import selecting, tell_problems
-from aorta_collectors.export.formats import FORMATS, Request
+from aorta_collectors.errors import ArtifactError
+from aorta_collectors.export.formats import FORMATS, Format, Request
 from aorta_collectors.export.selection import condition
 from aorta_collectors.export.target import whole
 from aorta_collectors.printable import printable
 
 _TRACKS = 50
+
+
+def _captures(path: Path, chosen: Format) -> tuple[Captures | None, Captures | None]:
+    """What layer_numerics left, and what numerics did, as far as it goes into a format; not nothing of both.
+
+    Raises:
+        ArtifactError: It cannot be read, or nothing was captured there.
+    """
+    try:
+        captures = captures_below(path)
+    except ArtifactError:
+        if not chosen.has_numerics:
+            raise
+        return None, captures_below(path, NUMERICS)
+    try:
+        numerics = captures_below(path, NUMERICS) if chosen.has_numerics else None
+    except ArtifactError:
+        return captures, None
+    left_any = numerics is not None and any(trial.processes for trial in numerics.trials)
+    return captures, numerics if left_any else None
 
 
 @click.command()
@@ -45,15 +67,18 @@ def export(
     """Write the captures below PATH in a format that other tools read.
 
     \b
-    parquet      a directory: records, summaries, receipts and trials, a file each
+    parquet      a directory: records, summaries, receipts and trials, a file
+                 each; of numerics: spans, stats, steps, escalations, bricks
     csv          the same as text
     trace        a file for ui.perfetto.dev: steps, log10 of tensors' largest
-                 magnitudes, and bad records on a timeline of each rank
+                 magnitudes, and bad records on a timeline of each rank; of
+                 numerics: spans, which flows join across ranks, and loss
     tensorboard  a directory of logs: magnitudes and bad elements over steps
-    openmetrics  a file of metrics: steps, records, first bad step, what
-                 observing took, and verdicts
+    openmetrics  a file of metrics: steps, records, first bad step, throughput,
+                 what observing took, and verdicts
 
-    A trace has the counters of the tensors that went bad, then of those with the largest magnitudes. TARGET is written
+    What both collectors left goes into one export. --layer, --role and --tracks are about layer_numerics' records: a
+    trace has the counters of the tensors that went bad, then of those with the largest magnitudes. TARGET is written
     whole or not at all.
 
     Example: aorta-collectors export RUN_DIR --format parquet -o run.parquet
@@ -63,11 +88,15 @@ def export(
         raise click.UsageError(f"{format_} has no records in it, so that --layer and --role choose nothing")
     if tracks is not None and format_ != "trace":
         raise click.UsageError("--tracks is for --format trace")
-    captures = captures_below(path).only(cell, trial, rank)
-    tell_problems(captures)
+    captures, numerics = (each and each.only(cell, trial, rank) for each in _captures(path, chosen))
+    if captures is None and (layer or role or tracks is not None):
+        raise click.UsageError("--layer, --role and --tracks are about layer_numerics' records, and there are none")
+    for each in filter(None, (captures, numerics)):
+        tell_problems(each)
+    captures = captures or Captures(path, ())
     with Bar("exporting") as bar, Database(captures, bar) as database, whole(output, force, chosen.files) as written:
         wanted = condition(database, layer, role)
-        chosen.write(database, written, Request(wanted, _TRACKS if tracks is None else tracks))
+        chosen.write(database, written, Request(wanted, _TRACKS if tracks is None else tracks, numerics))
         files = [file for file in [written, *written.rglob("*")] if file.is_file()]
         num_bytes = sum(file.stat().st_size for file in files)
     if as_json:

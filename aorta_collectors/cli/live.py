@@ -12,14 +12,12 @@ import termios
 import time
 import tty
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
-from aorta_collectors.analysis.snapshot import Snapshot
 from aorta_collectors.report.columns import ascii_only
-from aorta_collectors.report.watch import screen
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.live import Live
 
 #: Looking takes at most one part in so many of the time.
@@ -28,8 +26,42 @@ PARTS = 20
 _TICK_S = 0.2
 
 
-def watch_live(look: Callable[[], Snapshot], interval_s: float, console: Console) -> None:
-    """Draw what `look` returns, every so many seconds, until it has ended, or q or Ctrl-C ends it.
+class HasState(Protocol):
+    """What is known at one moment."""
+
+    @property
+    def state(self) -> str: ...
+
+
+Seen = TypeVar("Seen", bound=HasState)
+SeenLater = TypeVar("SeenLater", bound=HasState, contravariant=True)
+
+
+class Drawing(Protocol[SeenLater]):
+    """Draws it for so many columns and lines; None for as many as there are."""
+
+    def __call__(
+        self, seen: SeenLater, /, width: int, height: int | None = None, *, ascii_only: bool = False
+    ) -> RenderableType: ...
+
+
+def watch_live(
+    look: Callable[[], Seen],
+    draw: Drawing[Seen],
+    interval_s: float,
+    console: Console,
+    *,
+    pressed: Callable[[str], None] = lambda keys: None,
+    hint: Callable[[], str] = lambda: "q quits",
+) -> Seen | None:
+    """Draw what `look` returns, every so many seconds, until its state is "ended", or q or Ctrl-C ends it.
+
+    Args:
+        pressed: Told of keys; what is shown is drawn again after that.
+        hint: The last line.
+
+    Returns:
+        What was seen last.
 
     Raises:
         SystemExit: SIGTERM or SIGHUP ended it.
@@ -37,7 +69,7 @@ def watch_live(look: Callable[[], Snapshot], interval_s: float, console: Console
     """
     from rich.live import Live
 
-    view = _View()
+    view = _View(draw, hint)
     live = Live(view, console=console, screen=True, auto_refresh=False)
     with contextlib.suppress(KeyboardInterrupt), _Keys() as keys, live, _signals(live, keys):
         look_at, drawn = 0.0, None
@@ -49,17 +81,22 @@ def watch_live(look: Callable[[], Snapshot], interval_s: float, console: Console
             if drawn != console.size:
                 live.refresh()
                 drawn = console.size
-            keys.wait()
+            if told := keys.wait():
+                pressed(told)
+                drawn = None
     if view.snapshot is not None:
         height = max(console.height - 2, 10)
-        console.print(screen(view.snapshot, console.width, height, ascii_only=ascii_only(console)))
+        console.print(draw(view.snapshot, console.width, height, ascii_only=ascii_only(console)))
+    return view.snapshot
 
 
-class _View:
+class _View(Generic[Seen]):
     """The last snapshot, in whatever size is asked for."""
 
-    def __init__(self) -> None:
-        self.snapshot: Snapshot | None = None
+    def __init__(self, draw: Drawing[Seen], hint: Callable[[], str]) -> None:
+        self.snapshot: Seen | None = None
+        self._draw = draw
+        self._hint = hint
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.segment import Segment
@@ -67,12 +104,12 @@ class _View:
 
         if self.snapshot is not None:
             height = (options.height or console.height) - 1
-            drawn = screen(self.snapshot, options.max_width, height, ascii_only=ascii_only(console))
+            drawn = self._draw(self.snapshot, options.max_width, height, ascii_only=ascii_only(console))
             lines = console.render_lines(drawn, options.update(height=None))[:height]
             for line in lines:
                 yield from line
                 yield Segment.line()
-        yield Text("q quits", style="dim", no_wrap=True)
+        yield Text(self._hint(), style="dim", no_wrap=True, overflow="crop")
 
 
 class _Keys:
@@ -93,8 +130,8 @@ class _Keys:
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(sys.stdin, termios.TCSANOW, self._before)
 
-    def wait(self) -> None:
-        """Until a key is pressed, but not for long. Raises OSError."""
+    def wait(self) -> str:
+        """Until a key is pressed, but not for long; returns the keys. Raises OSError."""
         if self._before is None:
             time.sleep(_TICK_S)
         elif select.select([sys.stdin], [], [], _TICK_S)[0]:
@@ -102,6 +139,8 @@ class _Keys:
             if not pressed:
                 raise OSError(errno.EIO, "the terminal has hung up")
             self.has_quit = b"q" in pressed.lower()
+            return pressed.decode(errors="replace")
+        return ""
 
 
 @contextlib.contextmanager

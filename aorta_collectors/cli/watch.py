@@ -74,7 +74,7 @@ def watch(path: Path, interval: float, once: bool, exit_code: bool, as_json: boo
                 _tell(look, interval, out, as_json)
         else:
             try:
-                watch_live(look, interval, console)
+                watch_live(look, screen, interval, console)
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise

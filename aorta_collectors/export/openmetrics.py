@@ -29,12 +29,21 @@ class _Family:
     unit: str = ""
 
 
-def write_openmetrics(captures: Captures, target: Path) -> None:
-    """Write a file. Families without a sample are left out."""
+def write_openmetrics(captures: Captures, target: Path, numerics: Captures | None = None) -> None:
+    """Write a file. Families without a sample are left out.
+
+    Args:
+        captures: Of layer_numerics; may have no trials.
+        numerics: Of numerics; None where it left nothing.
+    """
+    families = [(family, captures) for family in _of_layer_numerics()]
+    if numerics is not None:
+        families += [(family, numerics) for family in _of_numerics()]
+    families += [(family, captures if captures.trials or numerics is None else numerics) for family in _of_trials()]
     with target.open("w", encoding="utf-8", errors="backslashreplace") as stream:
-        for family in _families():
+        for family, of in families:
             begun = False
-            for suffix, labels, value in family.samples(captures):
+            for suffix, labels, value in family.samples(of):
                 if not begun:
                     stream.write(f"# TYPE {family.name} {family.kind}\n")
                     stream.write(f"# UNIT {family.name} {family.unit}\n" if family.unit else "")
@@ -45,7 +54,7 @@ def write_openmetrics(captures: Captures, target: Path) -> None:
         stream.write("# EOF\n")
 
 
-def _families() -> Iterator[_Family]:
+def _of_layer_numerics() -> Iterator[_Family]:
     for field, what in (
         ("steps_seen", "Steps begun."),
         ("evaluation_steps", "Steps that began where no gradients are recorded."),
@@ -68,11 +77,46 @@ def _families() -> Iterator[_Family]:
         ("step", "The step itself, with these."),
     ):
         name = f"aorta_layer_numerics_{part}_time_seconds"
-        yield _Family(name, "gauge", what, _quantiles(part), unit="seconds")
+        yield _Family(name, "gauge", what, _quantiles("overhead", part), unit="seconds")
     share = _each_process("", "overhead", "share_of_step")
     name = "aorta_layer_numerics_overhead_ratio"
     yield _Family(name, "gauge", "Part of the steps' time that observing took.", share, unit="ratio")
-    yield _Family("aorta_layer_numerics_status", "stateset", "How far the process is.", _statuses)
+    yield _statuses("aorta_layer_numerics_status")
+
+
+def _of_numerics() -> Iterator[_Family]:
+    for field, what in (
+        ("steps_seen", "Steps begun."),
+        ("evaluation_steps", "Steps in which no gradients were recorded."),
+        ("optimizer_steps", "Optimizer steps taken."),
+        ("tensors_read", "Tensors of which there are statistics."),
+        ("hook_errors", "Exceptions caught in hooks."),
+    ):
+        yield _Family(f"aorta_numerics_{field.removesuffix('_seen')}", "counter", what, _each_process("_total", field))
+    for field, what in (
+        ("tokens_per_s", "Tokens a second, median over steps."),
+        ("samples_per_s", "Samples a second, median over steps."),
+    ):
+        yield _Family(f"aorta_numerics_{field}", "gauge", what, _each_process("", "step_metrics", field))
+    mfu = _each_process("", "step_metrics", "mfu")
+    yield _Family("aorta_numerics_mfu_ratio", "gauge", "Model FLOPs utilization, median.", mfu, unit="ratio")
+    times = _quantiles("phases", "step")
+    yield _Family("aorta_numerics_step_time_seconds", "gauge", "A step.", times, unit="seconds")
+    yield _Family(
+        "aorta_numerics_first_bad_step",
+        "gauge",
+        "Step of the first NaN or Inf.",
+        _each_process("", "first_bad", "step"),
+    )
+    taken = _each_process("_total", "escalations", "taken")
+    yield _Family("aorta_numerics_escalations", "counter", "Closer looks at bricks.", taken)
+    share = _each_process("", "overhead", "share_of_step")
+    what = "Part of the steps' time that observing took."
+    yield _Family("aorta_numerics_overhead_ratio", "gauge", what, share, unit="ratio")
+    yield _statuses("aorta_numerics_status")
+
+
+def _of_trials() -> Iterator[_Family]:
     yield _Family("aorta_evidence_verdict", "stateset", "What verification found.", _verdicts)
     yield _Family("aorta_trial_passed", "gauge", "1 where the trial passed, 0 where it did not.", _passed)
     name = "aorta_trial_wall_clock_seconds"
@@ -103,21 +147,29 @@ def _places(found: str) -> Callable[[Captures], Iterator[Any]]:
     return samples
 
 
-def _quantiles(part: str) -> Callable[[Captures], Iterator[Any]]:
+def _quantiles(field: str, part: str) -> Callable[[Captures], Iterator[Any]]:
+    """Of a part of the summaries' field that has <part>_ms_p50, or <part>: {p50_ms: ...}; milliseconds there."""
+
     def samples(captures: Captures) -> Iterator[tuple[str, Labels, float]]:
         for labels, summary in _processes(captures):
-            for mark in ("p50", "p95"):
-                milliseconds = (summary.get("overhead") or {}).get(f"{part}_ms_{mark}")
+            found = summary.get(field) or {}
+            for mark in ("p50", "p95", "p99"):
+                milliseconds = (
+                    (found.get(part) or {}).get(f"{mark}_ms") if part in found else found.get(f"{part}_ms_{mark}")
+                )
                 if milliseconds is not None:
                     yield "", {**labels, "statistic": mark}, round(milliseconds / 1000, 9)
 
     return samples
 
 
-def _statuses(captures: Captures) -> Iterator[tuple[str, Labels, float]]:
-    for labels, summary in _processes(captures):
-        for status in _STATUSES if summary.get("status") else ():
-            yield "", {**labels, "aorta_layer_numerics_status": status}, summary["status"] == status
+def _statuses(name: str) -> _Family:
+    def samples(captures: Captures) -> Iterator[tuple[str, Labels, float]]:
+        for labels, summary in _processes(captures):
+            for status in _STATUSES if summary.get("status") else ():
+                yield "", {**labels, name: status}, summary["status"] == status
+
+    return _Family(name, "stateset", "How far the process is.", samples)
 
 
 def _verdicts(captures: Captures) -> Iterator[tuple[str, Labels, float]]:

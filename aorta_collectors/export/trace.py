@@ -1,13 +1,14 @@
 """A timeline for ui.perfetto.dev and chrome://tracing: a process for each process that was observed.
 
-Each has
+Each of layer_numerics has
 
 - slices: its steps, where the summary has their durations. A slice of several steps has their mean duration.
 - counters: log10 of the largest finite magnitude of a tensor, since a run-up spans tens of decades. A tensor of which
   nothing is finite, or all is zero, adds no value.
 - instant events: the bad records.
 
-Clocks of processes have nothing in common: each process's time begins with the first it shows.
+Clocks of its processes have nothing in common: each process's time begins with the first it shows. The processes of
+numerics, whose spans have times of day, follow (numerics/spans/chrome.py).
 
 The format is the Trace Event Format, "JSON Object Format" with ph M (metadata), X (complete), C (counter) and i
 (instant): https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. ts and dur are microseconds.
@@ -17,14 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from aorta_collectors.analysis.captures import NONE, Trial
+from aorta_collectors.analysis.captures import NONE, Captures, Trial
 from aorta_collectors.analysis.database import Database
+from aorta_collectors.numerics.spans import chrome
 
 _TENSOR = """concat(layer, ' ', role, CASE WHEN param_name <> '' THEN ' ' END, param_name, tensor_path)"""
 _THREAD = 0
@@ -46,18 +49,20 @@ class _Process:
     zero: float
 
 
-def write_trace(database: Database, target: Path, wanted: str, tracks: int) -> None:
+def write_trace(database: Database, target: Path, wanted: str, tracks: int, numerics: Captures | None = None) -> None:
     """Write a file as records are read.
 
     Args:
         wanted: A condition on records.
         tracks: Most counters of a process: first of tensors that went bad, then of those with the largest magnitudes.
+        numerics: What numerics left; None where it left nothing.
     """
     processes = _processes(database)
     with target.open("wb") as stream:
         stream.write(b'{"displayTimeUnit":"ms","traceEvents":[')
         before = b"\n"
-        for event in _events(database, processes, wanted, tracks):
+        spans = chrome.events(_traced(numerics, bool(processes)), len(processes) + 1) if numerics is not None else ()
+        for event in chain(_events(database, processes, wanted, tracks), spans):
             stream.write(before + orjson.dumps(event))
             before = b",\n"
         stream.write(b"\n]}\n")
@@ -118,6 +123,20 @@ def _processes(database: Database) -> dict[tuple[str, ...], _Process]:
                 name += f", restart {process.line.restart}"
             found[whose] = _timed(len(found) + 1, name, process.summary, begun.get(whose, []))
     return found
+
+
+def _traced(numerics: Captures, is_second: bool) -> list[chrome.Traced]:
+    return [
+        chrome.Traced(
+            f"{_label(trial)}{'numerics, ' if is_second else ''}rank {process.rank}"
+            + (f", restart {process.line.restart}" if process.line.restart else ""),
+            partial(chrome.lines_of, process.files["spans"]),
+            partial(chrome.lines_of, process.files["steps"]) if "steps" in process.files else tuple,
+        )
+        for trial in numerics.trials
+        for process in trial.processes
+        if "spans" in process.files
+    ]
 
 
 def _label(trial: Trial) -> str:

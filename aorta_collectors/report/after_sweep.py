@@ -30,14 +30,14 @@ def write_beside(run_dir: Path, out: TextIO) -> None:
         if lacking:
             said = f"pip install 'aorta-collectors[report]', then {command}"
         else:
-            from aorta_collectors.analysis.search import captures_below
+            from aorta_collectors.analysis.report.found import found_below
             from aorta_collectors.report.html import write_report
 
-            captures = captures_below(run_dir)
-            if captures.records_bytes > _MOST_BYTES:
-                said = f"{captures.records_bytes / 1e9:.0f} GB of records; write it with {command}"
+            found = found_below(run_dir)
+            if found.lines_bytes > _MOST_BYTES:
+                said = f"{found.lines_bytes / 1e9:.0f} GB of records; write it with {command}"
             else:
-                write_report(captures, run_dir / NAME)
+                write_report(found, run_dir / NAME)
                 said = shown(run_dir / NAME)
     except Exception as error:
         said = f"none ({type(error).__name__}: {error}); try {command}"

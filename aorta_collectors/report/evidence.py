@@ -97,7 +97,8 @@ def first_bad(finding: Finding) -> str:
     step = metrics.get(f"{prefix}_step")
     stage = metrics.get(f"{finding.collector}_origin_stage")
     if step is None and stage is None:
-        return "none" if f"{finding.collector}_steps" in metrics else "-"
+        has_read = f"{finding.collector}_steps" in metrics and metrics.get(f"{finding.collector}_tensors_read") != 0
+        return "none" if has_read else "-"
     parts = []
     if step is not None:
         words = [metrics.get(f"{prefix}_{key}") for key in ("direction", "layer", "kind")]

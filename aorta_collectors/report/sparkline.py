@@ -17,6 +17,12 @@ _ASCII_BARS = "_.-=+*#@"
 _MARKS = {"nan": "N", "inf": "I", "oob": "o"}
 
 
+def bar(height: float, *, ascii_only: bool = False) -> str:
+    """A character as high as `height`, from 0 to 1."""
+    bars = _ASCII_BARS if ascii_only else _BARS
+    return bars[round(height * (len(bars) - 1))]
+
+
 def sparkline(points: Sequence[Point], width: int, *, ascii_only: bool = False) -> Text:
     """The last steps, as many as there is room for, between the magnitudes of the first and of the last of them.
 
@@ -25,7 +31,6 @@ def sparkline(points: Sequence[Point], width: int, *, ascii_only: bool = False) 
     """
     from rich.text import Text
 
-    bars = _ASCII_BARS if ascii_only else _BARS
     ends = max((len(number(point.abs_max)) for point in points), default=0)
     shown = points[-max(1, min(width, 120) - 2 * (ends + 1)) :]
     drawn = [point for point in shown if point.kind not in _MARKS]
@@ -40,5 +45,5 @@ def sparkline(points: Sequence[Point], width: int, *, ascii_only: bool = False) 
             line.append(" ")
         else:
             height = (-point.headroom - low) / (high - low) if high > low else 0.5
-            line.append(bars[round(height * (len(bars) - 1))], style="red" if point.kind else "cyan")
+            line.append(bar(height, ascii_only=ascii_only), style="red" if point.kind else "cyan")
     return line.append(f" {last}")

@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aorta_collectors.analysis.snapshot import Cell, Magnitudes, Progress, Snapshot
-from aorta_collectors.report.columns import bits, dtype, table, tail
+from aorta_collectors.analysis.snapshot import Cell, Magnitudes, Moment, Progress, Snapshot
+from aorta_collectors.report.columns import bits, dtype, tail
+from aorta_collectors.report.sections import INDENT, Section, arranged, text_lines, text_table
 from aorta_collectors.report.sparkline import sparkline
 from aorta_collectors.report.watch_words import OUTCOMES, findings, first_bad_of, odd, pace, place
 from aorta_collectors.report.wording import layer, number, tensor, text
 
 if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
+    from rich.console import Group
     from rich.text import Text
 
-# Where there is no height to keep to.
-_ROWS = 10
-# What a section has before another one has more.
-_LEAST_LINES = 4
 _WIDE, _LOW = 70, 20
 # Ranks of which each has a line of its own, whatever it does.
 _FEW_RANKS = 8
-_INDENT = "  "
-
-
-@dataclass(frozen=True)
-class _Section:
-    """A line, or a heading with rows below it.
-
-    Attributes:
-        total: Rows that there are.
-        draw: Draws the heading and so many rows.
-        most: Rows that can be drawn.
-    """
-
-    total: int
-    draw: Callable[[int], RenderableType]
-    most: int
 
 
 def screen(snapshot: Snapshot, width: int, height: int | None = None, *, ascii_only: bool = False) -> Group:
@@ -47,48 +27,16 @@ def screen(snapshot: Snapshot, width: int, height: int | None = None, *, ascii_o
 
     Lines may be longer where a heading is, and come to more than a very low terminal has: rich crops them.
     """
-    from rich.console import Group
-    from rich.text import Text
-
     most = 2 if height is not None and height < _LOW else 5
-    head = [*_title(snapshot, width), *_of_trial(snapshot, width, most)]
-    for line in head:
-        line.no_wrap, line.overflow = True, "crop"
-    sections = [*_of_ranks(snapshot), *_of_magnitudes(snapshot, width, ascii_only)]
+    head = [*title(snapshot, width), *_of_trial(snapshot, width, most)]
+    sections = [*of_ranks(snapshot.progress), *_of_magnitudes(snapshot, width, ascii_only)]
     cells = _of_cells(snapshot.cells, width)
     sections = [*cells, *sections] if snapshot.state == "ended" else [*sections, *cells]
-    sections += [*_of_problems(snapshot), *_freshness(snapshot, width)]
-    wanted = [1 + (section.total if height is not None else min(section.most, _ROWS)) for section in sections]
-    room = sum(wanted) if height is None else max(0, height - len(head))
-    apart = height is None or room > sum(wanted) + len(sections)
-    drawn: list[RenderableType] = [*head]
-    for section, lines in zip(sections, _shared(wanted, room), strict=True):
-        if lines < min(2, 1 + section.total):  # a heading alone says little
-            continue
-        if apart:
-            drawn.append(Text())
-        rows = min(lines - 1, section.most)
-        if rows < section.total and rows > 1 and height is not None:
-            rows -= 1
-        drawn.append(section.draw(rows))
-        if rows < section.total and (height is None or rows < lines - 1):
-            drawn.append(Text(f"{_INDENT}and {section.total - rows} more", style="dim"))
-    return Group(*drawn)
+    return arranged(head, [*sections, *of_problems(snapshot.problems), *_freshness(snapshot, width)], height)
 
 
-def _shared(wanted: Sequence[int], room: int) -> list[int]:
-    """Lines for each: first some for all, and what is left for those that come first."""
-    given = [0] * len(wanted)
-    for most in (_LEAST_LINES, room):
-        for index, lines in enumerate(wanted):
-            more = min(lines, most, given[index] + room) - given[index]
-            if more > 0:
-                given[index] += more
-                room -= more
-    return given
-
-
-def _title(snapshot: Snapshot, width: int) -> list[Text]:
+def title(snapshot: Moment, width: int) -> list[Text]:
+    """Which trial, its state, and what is waited for."""
     from rich.text import Text
 
     styles = {"running": "bold green", "waiting": "bold yellow", "ended": "bold cyan"}
@@ -118,7 +66,7 @@ def _of_trial(snapshot: Snapshot, width: int, most: int) -> list[Text]:
     style = "bold yellow" if running and all(rank.is_slow for rank in running) else ""
     lines = [Text(line, style=style) for line in textwrap.wrap(", ".join(pace(progress, since=True)), width)]
     bad = [
-        textwrap.wrap(told, width, subsequent_indent=_INDENT, max_lines=most, placeholder=" ..")
+        textwrap.wrap(told, width, subsequent_indent=INDENT, max_lines=most, placeholder=" ..")
         for told in findings(progress)
     ]
     lines += [Text(line, style="red" if index else "bold red") for index, told in enumerate(bad) for line in told]
@@ -128,17 +76,16 @@ def _of_trial(snapshot: Snapshot, width: int, most: int) -> list[Text]:
     return lines
 
 
-def _of_ranks(snapshot: Snapshot) -> list[_Section]:
+def of_ranks(progress: Progress | None) -> list[Section]:
     """The ranks of which something is to be told; nothing of one process that is well."""
     from rich.text import Text
 
-    progress = snapshot.progress
     if progress is None:
         return []
     ranks = progress.ranks
     told = {rank: what for rank in ranks if (what := odd(rank))}
     if len(ranks) == 1 and progress.world_size == 1:
-        return [_lines(Text(f"process {rank.pid} {what}", style="yellow"), []) for rank, what in told.items()]
+        return [text_lines(Text(f"process {rank.pid} {what}", style="yellow"), []) for rank, what in told.items()]
     shown = sorted(told, key=lambda rank: (rank.state == "running", rank.steps, rank.rank))
     bad = [rank for rank in ranks if rank.first_bad_step is not None and rank not in told]
     shown += sorted(bad, key=lambda rank: rank.first_bad_step or 0)
@@ -147,12 +94,12 @@ def _of_ranks(snapshot: Snapshot) -> list[_Section]:
     rows = []
     for rank in shown:
         style = "yellow" if rank in told else ""
-        line = Text(f"{_INDENT}rank {rank.rank}: step {rank.steps}, {told.get(rank, rank.state)}", style=style)
+        line = Text(f"{INDENT}rank {rank.rank}: step {rank.steps}, {told.get(rank, rank.state)}", style=style)
         if rank.first_bad_step is not None:
             line.append(f", bad since step {rank.first_bad_step}", style="red")
         rows.append(line)
     style = "bold yellow" if told or progress.missing else "bold"
-    return [_lines(Text(_counted(progress), style=style), rows)]
+    return [text_lines(Text(_counted(progress), style=style), rows)]
 
 
 def _counted(progress: Progress) -> str:
@@ -165,7 +112,7 @@ def _counted(progress: Progress) -> str:
     return f"ranks: {', '.join(told)}; {f'step {last}' if last == foremost else f'steps {last} to {foremost}'}"
 
 
-def _of_magnitudes(snapshot: Snapshot, width: int, ascii_only: bool) -> list[_Section]:
+def _of_magnitudes(snapshot: Snapshot, width: int, ascii_only: bool) -> list[Section]:
     from rich.text import Text
 
     found, progress = snapshot.magnitudes, snapshot.progress
@@ -173,7 +120,7 @@ def _of_magnitudes(snapshot: Snapshot, width: int, ascii_only: bool) -> list[_Se
     sections = []
     if len(found.trend) > 1:
         heading = Text("largest magnitude of each step, against the dtype's limit", style="bold")
-        sections.append(_lines(heading, [sparkline(found.trend, width, ascii_only=ascii_only)]))
+        sections.append(text_lines(heading, [sparkline(found.trend, width, ascii_only=ascii_only)]))
     if found.worst:
         sections.append(_worst(found, width, several))
     if found.bad:
@@ -181,7 +128,7 @@ def _of_magnitudes(snapshot: Snapshot, width: int, ascii_only: bool) -> list[_Se
     return sections
 
 
-def _worst(found: Magnitudes, width: int, several: bool) -> _Section:
+def _worst(found: Magnitudes, width: int, several: bool) -> Section:
     """The tensors that came nearest to their limit."""
     rows = [
         {
@@ -197,10 +144,10 @@ def _worst(found: Magnitudes, width: int, several: bool) -> _Section:
     styles = [
         "" if (left := seen.headroom) is None or left >= 4 else "red" if left < 1 else "yellow" for seen in found.worst
     ]
-    return _table(rows, styles, len(rows), width)
+    return text_table(rows, styles, len(rows), width, ("dtype",))
 
 
-def _bad(found: Magnitudes, width: int, several: bool) -> _Section:
+def _bad(found: Magnitudes, width: int, several: bool) -> Section:
     rows = [
         {
             f"bad: {found.num_bad} tensor{'s' if found.num_bad != 1 else ''}": layer(seen.tensor),
@@ -212,10 +159,10 @@ def _bad(found: Magnitudes, width: int, several: bool) -> _Section:
         }
         for seen in found.bad
     ]
-    return _table(rows, [""] * len(rows), found.num_bad, width)
+    return text_table(rows, [""] * len(rows), found.num_bad, width, ("kind",))
 
 
-def _of_cells(cells: Sequence[Cell], width: int) -> list[_Section]:
+def _of_cells(cells: Sequence[Cell], width: int) -> list[Section]:
     """What runs, what has ended, the last first, and what is to come."""
     from rich.text import Text
 
@@ -229,26 +176,27 @@ def _of_cells(cells: Sequence[Cell], width: int) -> list[_Section]:
     size = min(max(len(text(cell.cell)) for cell in shown), max(10, width // 3))
     rows = []
     for cell in shown:
-        line = Text(f"{_INDENT}{tail(cell.cell, size, '..'):{size}} {text(cell.trial or '-')}  ")
+        line = Text(f"{INDENT}{tail(cell.cell, size, '..'):{size}} {text(cell.trial or '-')}  ")
         if cell.state == "ended":
             line.append(OUTCOMES[cell.passed], style="green" if cell.passed else "red")
             line.append(f"  {text(cell.verdict or 'no evidence')}  ").append(first_bad_of(cell), style="red")
         else:
             line.append(cell.state, style="green" if cell.state == "running" else "dim")
         rows.append(line)
-    return [_lines(heading, rows)]
+    return [text_lines(heading, rows)]
 
 
-def _of_problems(snapshot: Snapshot) -> list[_Section]:
+def of_problems(problems: Sequence[str]) -> list[Section]:
+    """What could not be read."""
     from rich.text import Text
 
-    if not snapshot.problems:
+    if not problems:
         return []
-    rows = [Text(f"{_INDENT}{text(problem)}", style="yellow") for problem in snapshot.problems]
-    return [_lines(Text("not read:", style="yellow"), rows)]
+    rows = [Text(f"{INDENT}{text(problem)}", style="yellow") for problem in problems]
+    return [text_lines(Text("not read:", style="yellow"), rows)]
 
 
-def _freshness(snapshot: Snapshot, width: int) -> list[_Section]:
+def _freshness(snapshot: Snapshot, width: int) -> list[Section]:
     """How old what is shown is."""
     from rich.text import Text
 
@@ -263,38 +211,4 @@ def _freshness(snapshot: Snapshot, width: int) -> list[_Section]:
         parts.append(f"{magnitudes.passed_over_bytes / 1e6:.1f} MB of records not read")
     if magnitudes.unreadable_lines:
         parts.append(f"{magnitudes.unreadable_lines} lines are no records")
-    return [_lines(Text(line, style="dim"), []) for line in textwrap.wrap(", ".join(parts), width)]
-
-
-def _lines(heading: Text, rows: Sequence[Text]) -> _Section:
-    from rich.console import Group
-    from rich.text import Text
-
-    def draw(count: int) -> RenderableType:
-        lines = [line.copy() for line in (heading, *rows[:count])]
-        for line in lines:
-            line.no_wrap, line.overflow = True, "crop"
-        return Group(*lines) if lines else Text()
-
-    return _Section(len(rows), draw, len(rows))
-
-
-def _table(rows: Sequence[dict[str, str]], styles: Sequence[str], total: int, width: int) -> _Section:
-    """Rows by heading; the first column, a layer's name, has what the others leave."""
-    from rich.text import Text
-
-    first, second, *others = rows[0]
-
-    def draw(count: int) -> RenderableType:
-        made = table(first, second, *others, left=(first, second, "kind", "dtype"))
-        # Numbers are whole, whatever has to give way.
-        widths = [max(len(cell) for cell in (name, *(row[name] for row in rows[:count]))) for name in rows[0]]
-        widths[1] = min(widths[1], max(6, width // 5))
-        widths[0] = min(widths[0], max(4, width - sum(widths[1:]) - 2 * len(others) - 2))
-        for column, size in zip(made.columns, widths, strict=True):
-            column.width, column.overflow = size, "crop"
-        for row, style in zip(rows[:count], styles, strict=False):
-            made.add_row(*map(Text, (tail(row[first], widths[0], ".."), *list(row.values())[1:])), style=style)
-        return made
-
-    return _Section(total, draw, len(rows))
+    return [text_lines(Text(line, style="dim"), []) for line in textwrap.wrap(", ".join(parts), width)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from aorta_collectors.analysis.snapshot import Cell, Progress, Rank, Snapshot
+from aorta_collectors.analysis.snapshot import Cell, Moment, Progress, Rank
 from aorta_collectors.report.wording import layer, number, tensor, text
 
 #: Of a trial, by whether the host says that it passed.
@@ -23,7 +23,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def place(snapshot: Snapshot) -> str:
+def place(snapshot: Moment) -> str:
     """Which trial is shown."""
     return text(snapshot.path) if snapshot.trial == "-" else f"{text(snapshot.cell)}, trial {text(snapshot.trial)}"
 

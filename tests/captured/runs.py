@@ -7,6 +7,7 @@
 | pipeline | recipes/pipeline_corruption.yaml, with a NaN written at the copy stage |
 | ranks | two ranks of torchrun, of which rank 1 grows and becomes NaN |
 | mitigations | recipes/attention_nan.yaml: six cells, of which one has no NaN |
+| slow | recipes/slow_attention.yaml: three cells of numerics with profile: deferred |
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ del model, optimizer
 dist.destroy_process_group()
 """
 
-NAMES = ("clean", "overflow", "pipeline", "ranks", "mitigations")
+NAMES = ("clean", "overflow", "pipeline", "ranks", "mitigations", "slow")
 
 
 def captured(factory: pytest.TempPathFactory, name: str) -> Path:
@@ -76,7 +77,12 @@ def _built(cwd: Path, name: str) -> Sweep:
         sweep = sweep_command(cwd, recipe, [*launcher, "train.py"])
         assert sweep.ran.code == 0, sweep.ran.out + sweep.ran.err
         return Sweep(sweep.ran, cwd / "out" / f"T-{name}", "probe")
-    stem = {"overflow": "dlrm_overflow", "pipeline": "pipeline_corruption", "mitigations": "attention_nan"}[name]
+    stem = {
+        "overflow": "dlrm_overflow",
+        "pipeline": "pipeline_corruption",
+        "mitigations": "attention_nan",
+        "slow": "slow_attention",
+    }[name]
     words = ["sweep", "run", "--recipe", str(RECIPES / f"{stem}.yaml"), "--output", "out"]
     bundles = RECIPES / f"{stem}.mitigations.json"
     if bundles.exists():

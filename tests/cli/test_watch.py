@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import termios
 import time
@@ -19,69 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.captured.synthetic import record, write
-from tests.support import BIN, PYTHON, TRAIN, interruptible, run
-
-WATCH = str(BIN / "aorta-collectors")
-ALTERNATE, NORMAL, CURSOR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
-
-
-class Screen:
-    """The command on a terminal of its own."""
-
-    def __init__(self, *words: str, term: str = "xterm-256color") -> None:
-        self.master, slave = pty.openpty()
-        self.resize(24, 80)
-        self.before = termios.tcgetattr(slave)
-        self.text = ""
-
-        def lead() -> None:
-            interruptible()
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
-            os.setsid()
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-        env = {**os.environ, "TERM": term, "LC_ALL": "C.UTF-8"}
-        for size in ("COLUMNS", "LINES"):  # whoever exports these means them, and a worker of pytest-xdist has them
-            env.pop(size, None)
-        self.process = subprocess.Popen(
-            [WATCH, "watch", *words], stdin=slave, stdout=slave, stderr=slave, preexec_fn=lead, env=env
-        )
-        self.slave = slave
-
-    def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def press(self, keys: bytes) -> None:
-        os.write(self.master, keys)
-
-    def until(self, wanted: str, since: int = 0) -> None:
-        end = time.monotonic() + 60
-        while wanted not in self.text[since:]:
-            assert time.monotonic() < end, self.text[-2000:]
-            self._read(0.2)
-
-    def ended(self) -> int:
-        """The exit status, once all that was written has been read."""
-        end = time.monotonic() + 60
-        while self.process.poll() is None:
-            assert time.monotonic() < end
-            self._read(0.1)
-        self._read(0.0)
-        return self.process.returncode
-
-    def close(self) -> None:
-        for fd in (self.master, self.slave):
-            if fd >= 0:
-                os.close(fd)
-        self.master = self.slave = -1
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-
-    def _read(self, seconds: float) -> None:
-        while select.select([self.master], [], [], seconds)[0]:
-            self.text += os.read(self.master, 65536).decode(errors="replace")
-            seconds = 0.0
+from tests.cli.screen import COMMAND, NORMAL, Screen, restored
+from tests.support import PYTHON, TRAIN, run
 
 
 @pytest.fixture
@@ -98,13 +33,6 @@ def watched(out: Path) -> Iterator[Screen]:
     screen.until("first bad: step 6, rank 1, nan in fc act")
     yield screen
     screen.close()
-
-
-def restored(screen: Screen) -> bool:
-    """Whether the terminal is as it was: its screen, its cursor, and how it takes keys."""
-    text = screen.text
-    other = text.count(ALTERNATE) == text.count(NORMAL) > 0
-    return other and text.rindex(CURSOR) > text.rindex(ALTERNATE) and termios.tcgetattr(screen.slave) == screen.before
 
 
 @pytest.mark.parametrize("keys", [b"q", b"\x03"])
@@ -189,7 +117,7 @@ def test_beside_a_real_program(tmp_path: Path) -> None:
     """It waits for the directory, tells what is bad, and ends with the program."""
     (tmp_path / "train.py").write_text(TRAIN)
     watching = subprocess.Popen(
-        [WATCH, "watch", "out", "--interval", "0.1", "--exit-code"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        [COMMAND, "watch", "out", "--interval", "0.1", "--exit-code"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     )
     env = {"NANLOG_DIR": "out", "NANLOG_SAMPLE_EVERY": "1"}
     command = [PYTHON, "-m", "aorta_collectors.layer_numerics", "train.py", "--lr", "2000", "--steps", "30"]
@@ -204,17 +132,17 @@ def test_beside_a_real_program(tmp_path: Path) -> None:
 
 
 def test_once_and_json(captured: Callable[[str], Path], tmp_path: Path) -> None:
-    once = run([WATCH, "watch", str(captured("overflow")), "--once", "--exit-code"], tmp_path)
+    once = run([COMMAND, "watch", str(captured("overflow")), "--once", "--exit-code"], tmp_path)
     assert (once.code, once.err) == (3, "")
     assert "first bad: step 18, huge in over_arch.model.1 igrad[0]" in once.out
-    clean = run([WATCH, "watch", str(captured("clean")), "--json", "--exit-code"], tmp_path).ok()
+    clean = run([COMMAND, "watch", str(captured("clean")), "--json", "--exit-code"], tmp_path).ok()
     (line,) = clean.out.splitlines()
     assert json.loads(line)["state"] == "ended"
-    nothing = run([WATCH, "watch", "nowhere", "--once"], tmp_path)
+    nothing = run([COMMAND, "watch", "nowhere", "--once"], tmp_path)
     assert nothing.code == 1
     assert "nowhere does not exist yet" in nothing.err
     (tmp_path / "other.txt").touch()
-    other = run([WATCH, "watch", "other.txt"], tmp_path)
+    other = run([COMMAND, "watch", "other.txt"], tmp_path)
     assert other.code == 1
     assert "other.txt is no trial's record" in other.err
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from aorta_collectors.analysis.database import Database
 from aorta_collectors.analysis.report import Report, report_of
+from aorta_collectors.analysis.report.found import found_below
 from aorta_collectors.analysis.search import captures_below
 from aorta_collectors.report.html import write_report
 
@@ -34,7 +35,7 @@ def report_below(path: Path) -> Report:
 
 def page_below(path: Path, target: Path | None = None) -> str:
     target = target or path / "report.html"
-    write_report(captures_below(path), target)
+    write_report(found_below(path), target)
     return target.read_text("utf-8")
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.captured.sweeps import trial
 from tests.captured.synthetic import record
+from tests.numerics.synthetic import brick, escalation, stat, write
 from tests.report.support import HOSTILE, page_below
 
 if TYPE_CHECKING:
@@ -142,3 +143,31 @@ def test_hostile_names_stay_text(shown: Callable[..., Page], tmp_path: Path) -> 
     assert "<img src=x onerror=alert(1)>" in page.locator("#run-up-0 .legend").inner_html().replace(
         "&lt;", "<"
     ).replace("&gt;", ">")
+
+
+def test_a_brick_tells_what_it_took_and_hostile_ones_stay_text(shown: Callable[..., Page], tmp_path: Path) -> None:
+    bricks = [brick(name, bound="compute", flops=5e7) for name in ("fc", *HOSTILE)]
+    config = {"trace": "layer", "profile": "deferred"}
+    looks = [escalation(name) for name in HOSTILE]
+    stats = [stat(step, name, seq, nan_count=step - 1) for step in (1, 2) for seq, name in enumerate(("fc", *HOSTILE))]
+    page_below(write(tmp_path / "out", config=config, bricks=bricks, escalations=looks, stats=stats))
+    page = shown(tmp_path / "out" / "report.html")
+    bars = page.locator("#numerics-bricks-0")
+    bars.scroll_into_view_if_needed()
+    bars.locator(".barlayer .point").first.hover(force=True)
+    bars.locator(".hoverlayer .hovertext").first.wait_for()
+    assert "efficiency 50.0%, bound by compute" in (bars.locator(".hoverlayer").text_content() or "")
+    heat = page.locator("#numerics-deviation-forward-0")
+    heat.scroll_into_view_if_needed()
+    heat.locator(".heatmaplayer image").first.wait_for()
+    box = heat.locator(".nsewdrag").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 5)
+    heat.locator(".hoverlayer .hovertext").first.wait_for()
+    told = heat.locator(".hoverlayer").text_content() or ""
+    for wanted in ("fc", "step 2", "standard deviation 0.500", "1 NaN of 8"):
+        assert wanted in told
+    for chart in page.locator(".plot").all():
+        chart.scroll_into_view_if_needed()
+        chart.locator(".main-svg").first.wait_for()
+        assert chart.locator("a:not(.modebar-btn), script").count() == 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aorta_collectors.analysis.captures import NONE, Captures
@@ -26,6 +26,7 @@ from aorta_collectors.analysis.report.charts import (
 )
 from aorta_collectors.analysis.report.facts import Facts, facts_of
 from aorta_collectors.analysis.report.points import Points, Series
+from aorta_collectors.analysis.report.profiled import OfNumerics, Profiled, of_numerics
 from aorta_collectors.analysis.report.verdicts import Row, row_of
 
 #: Trials that are shown in detail.
@@ -79,6 +80,8 @@ class Report:
         cells_line: The tensor of the first detail in the course of each detailed cell.
         beside: Files of the run directory that a reader may want.
         sweep_again: A command that runs the whole sweep again; None where none is known.
+        profiled: Trials in which numerics left something, what is bad first; one of each of some cells.
+        numerics: What it says of every such trial, by the trial's key.
     """
 
     captures: Captures
@@ -90,10 +93,23 @@ class Report:
     cells_line: tuple[Line, ...]
     beside: tuple[Path, ...]
     sweep_again: str | None
+    profiled: tuple[Profiled, ...] = ()
+    numerics: Mapping[tuple[str, str, str], OfNumerics] = field(default_factory=dict)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether layer_numerics left something."""
+        return any(row.of.trial.processes for row in self.rows)
 
 
-def report_of(captures: Captures, database: Database) -> Report:
-    """Read everything that a report shows. Raises CollectorsError."""
+def report_of(
+    captures: Captures, database: Database, numerics: Captures | None = None, profiled: Sequence[Profiled] = ()
+) -> Report:
+    """Read everything that a report shows of layer_numerics, beside what numerics says.
+
+    Raises:
+        CollectorsError: It cannot be read.
+    """
     cells = across_cells(captures.path, first_bad(captures, database))
     rows = [row_of(of, cell) for cell in cells for of in cell.trials]
     chosen = _telling(cells, rows)
@@ -114,6 +130,8 @@ def report_of(captures: Captures, database: Database) -> Report:
         _cells_line(points, details),
         beside,
         sweep_again(captures),
+        tuple(profiled),
+        {trial.key: of_numerics(trial) for trial in numerics.captured} if numerics is not None else {},
     )
 
 

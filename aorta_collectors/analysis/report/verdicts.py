@@ -9,6 +9,7 @@ from typing import Any
 from aorta_collectors.analysis.captures import NONE
 from aorta_collectors.analysis.first_bad import OfTrial
 from aorta_collectors.analysis.mitigations import OfCell
+from aorta_collectors.evidence.receipt import Receipt
 
 # What the host says of a trial that ran; anything else kept it from running.
 _FAILED = ("", "ok", "workload_failed")
@@ -22,7 +23,7 @@ class Row:
     Attributes:
         host: pass, fail, error, or "-" where the host left no verdict.
         host_reason: Why; empty for a pass.
-        evidence: The receipt's verdict; "-" without a receipt.
+        evidence: The receipt's verdict; "-" without a receipt. Of several collectors, one that is not satisfied.
         satisfied: Whether that satisfies the request for evidence; None without a receipt.
         reason: The receipt's.
     """
@@ -42,7 +43,9 @@ class Row:
 
 
 def row_of(of: OfTrial, cell: OfCell) -> Row:
-    receipt = of.trial.receipt
+    # What one collector lacks is not made up for by the other.
+    receipts = sorted(of.trial.receipts.values(), key=lambda receipt: (receipt.satisfied, receipt.collector))
+    receipt = receipts[0] if receipts else None
     host, host_reason = _of_host(of.trial.record)
     return Row(
         of,
@@ -51,8 +54,13 @@ def row_of(of: OfTrial, cell: OfCell) -> Row:
         host_reason,
         receipt.verdict if receipt is not None else NONE,
         receipt.satisfied if receipt is not None else None,
-        receipt.reason if receipt is not None else "",
+        _reason(receipt, len(receipts)) if receipt is not None else "",
     )
+
+
+def _reason(receipt: Receipt, count: int) -> str:
+    """With the collector's name where there is another."""
+    return f"{receipt.collector}: {receipt.reason}" if count > 1 and receipt.reason else receipt.reason
 
 
 def _of_host(record: Mapping[str, Any]) -> tuple[str, str]:

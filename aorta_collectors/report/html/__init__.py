@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aorta_collectors.analysis.captures import Captures
-from aorta_collectors.analysis.database import Database, Progress
-from aorta_collectors.analysis.report import report_of
+from aorta_collectors.analysis.connection import Progress
+from aorta_collectors.analysis.database import Database
+from aorta_collectors.analysis.report import Report, report_of
+from aorta_collectors.analysis.report.found import Found
+from aorta_collectors.analysis.report.profiled import profiled_of
 from aorta_collectors.errors import CollectorsError
 from aorta_collectors.evidence.directory import Anchor
 from aorta_collectors.report.html.page import page
 
 
-def write_report(captures: Captures, target: Path, progress: Progress | None = None) -> None:
+def read_report(found: Found, progress: Progress | None = None) -> Report:
+    """Read all that it shows. Raises CollectorsError."""
+    profiled = profiled_of(found.numerics, progress)
+    with Database(found.captures, progress) as database:
+        return report_of(found.captures, database, found.numerics, profiled)
+
+
+def write_report(found: Found, target: Path, progress: Progress | None = None) -> None:
     """Write the report; whole or not at all. Links in it are relative to where it lies.
 
     Args:
@@ -23,8 +32,6 @@ def write_report(captures: Captures, target: Path, progress: Progress | None = N
     """
     if target.exists() and not target.is_file():  # a device, or a pipe, would be gone
         raise CollectorsError(f"{target} is no regular file, and would be replaced by one: name another")
-    with Database(captures, progress) as database:
-        report = report_of(captures, database)
-    content = page(report, target.parent)
+    content = page(read_report(found, progress), target.parent)
     with Anchor(target.parent).open(target.parent) as directory:
         directory.write(target.name, content.encode("utf-8", "backslashreplace"))

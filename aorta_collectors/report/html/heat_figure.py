@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence, Set
 
 from aorta_collectors.analysis.magnitude import KINDS
 from aorta_collectors.analysis.report import Detail
@@ -11,34 +12,70 @@ from aorta_collectors.analysis.report.points import Series
 from aorta_collectors.report.html.plotting import LABEL, Figure, axis, escaped, layout
 from aorta_collectors.report.html.sentences import named
 
-_MOST_TICKS, _MOST_STEP_TICKS = 26, 12
+# Of layers, and of steps: fewer where these have many digits.
+_MOST_TICKS, _MOST_STEP_TICKS, _MOST_LONG_TICKS, _LONG = 26, 12, 6, 4
 _ROW, _LEAST, _MOST = 16, 240, 620
 # Stands for the logarithm of 0.
 _ZERO = -330.0
 
 
 def heat_map(detail: Detail) -> Figure | None:
-    """Layers x steps. The script lays the bad cells over it (`bad`), and writes what one points at."""
+    """Tensors x steps of layer_numerics."""
     found = detail.heat
     if found is None:
         return None
     labels = [_row_label(*row) for row in found.rows]
-    columns = [str(first) if first == last else f"{first} to {last}" for first, last in found.columns]
-    logs = [[None if value is None else _log(value) for value in row] for row in found.magnitudes]
+    return heat_figure(
+        labels,
+        found.columns,
+        found.magnitudes,
+        found.bad,
+        found.ranks,
+        "largest finite magnitude",
+        rows_named=_row_of(found, detail.focus),
+        annotations=_starts_here(detail, found),
+    )
+
+
+def heat_figure(
+    labels: Sequence[str],
+    columns: Sequence[tuple[int, int]],
+    values: Sequence[Sequence[float | None]],
+    bad: Sequence[Sequence[int]],
+    ranks: int,
+    quantity: str,
+    *,
+    rows_named: Set[int] = frozenset(),
+    annotations: Sequence[Figure] = (),
+) -> Figure:
+    """Rows x steps. The script lays the bad cells over it (`bad`), and writes what one points at.
+
+    Args:
+        labels: Of the rows, from the top.
+        columns: Steps of each, the first and the last.
+        values: By row and column; None where nothing is finite.
+        bad: Row, column, severity, NaN, Inf and huge elements, elements read, and rank, of each bad cell.
+        ranks: How many ranks are in it.
+        quantity: What the values are.
+        rows_named: Rows that have their name beside them in any case.
+    """
+    steps = [str(first) if first == last else f"{first} to {last}" for first, last in columns]
+    logs = [[None if value is None else _log(value) for value in row] for row in values]
     known = [value for row in logs for value in row if value is not None and value > _ZERO]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
-    row_of_focus = _row_of(found, detail.focus)
     every = max(1, math.ceil(len(labels) / _MOST_TICKS))
-    spaced = (row for row in range(0, len(labels), every) if all(abs(row - it) >= every for it in row_of_focus))
-    ticks = sorted({*spaced, *row_of_focus})
-    step_ticks = list(range(0, len(columns), max(1, math.ceil(len(columns) / _MOST_STEP_TICKS))))
+    spaced = (row for row in range(0, len(labels), every) if all(abs(row - it) >= every for it in rows_named))
+    ticks = sorted({*spaced, *rows_named})
+    most_ticks = _MOST_STEP_TICKS if len(str(columns[-1][0])) < _LONG else _MOST_LONG_TICKS
+    step_ticks = list(range(0, len(steps), max(1, math.ceil(len(steps) / most_ticks))))
     around: Figure = {
         **layout(min(_MOST, max(_LEAST, _ROW * len(labels) + 90))),
         "xaxis": {
             **axis("step"),
-            "range": [-0.5, len(columns) - 0.5],
+            "range": [-0.5, len(steps) - 0.5],
             "tickvals": step_ticks,
-            "ticktext": [str(found.columns[index][0]) for index in step_ticks],
+            "ticktext": [str(columns[index][0]) for index in step_ticks],
+            "tickangle": 0,
             "showgrid": False,
         },
         "yaxis": {
@@ -50,20 +87,20 @@ def heat_map(detail: Detail) -> Figure | None:
             "tickfont": {"size": 10.5},
             "automargin": True,
         },
-        "annotations": _starts_here(detail, found),
+        "annotations": list(annotations),
     }
     scale = {"zmin": low, "zmax": max(high, low + 1), "colorscale": [[i / 4, f"var(--heat-{i})"] for i in range(5)]}
     ticks_of_scale = _decades(low, max(high, low + 1))
     bar = {
-        "title": {"text": "largest magnitude", "side": "right"},
+        "title": {"text": quantity.replace("finite ", ""), "side": "right"},
         "thickness": 10,
         "outlinewidth": 0,
         "tickvals": ticks_of_scale,
         "ticktext": [f"1e{value}" for value in ticks_of_scale],
     }
-    steps = [f"var(--severity-{name})" for name in KINDS[1:]]
+    severities = [f"var(--severity-{name})" for name in KINDS[1:]]
     # Four colours for the severities from 1 to 4, each over a quarter of the scale.
-    discrete = [[edge / 4, color] for index, color in enumerate(steps) for edge in (index, index + 1)]
+    discrete = [[edge / 4, color] for index, color in enumerate(severities) for edge in (index, index + 1)]
     return {
         "data": [
             {"type": "heatmap", "z": logs, **scale, "colorbar": bar, "hovertemplate": "%{text}<extra></extra>"},
@@ -78,9 +115,10 @@ def heat_map(detail: Detail) -> Figure | None:
         ],
         "layout": around,
         "rows": [escaped(label) for label in labels],
-        "columns": columns,
-        "bad": [list(cell) for cell in found.bad],
-        "ranks": found.ranks,
+        "columns": steps,
+        "bad": [list(cell) for cell in bad],
+        "ranks": ranks,
+        "quantity": quantity,
     }
 
 

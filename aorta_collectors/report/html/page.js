@@ -14,11 +14,11 @@
   };
 
   // What one cell of a heat map says, and the bad cells as a second layer. Texts are made here: they would be most of the file.
-  const expanded = ({ data, layout, rows, columns, bad, ranks }) => {
+  const expanded = ({ data, layout, rows, columns, bad, ranks, quantity }) => {
     const [all, worst] = data;
     const said = all.z.map((line, row) =>
       line.map((z, column) => {
-        const magnitude = z === null ? "nothing finite" : z < -300 ? "all zero" : `largest finite magnitude ${(10 ** z).toPrecision(3)}`;
+        const magnitude = z === null ? "nothing finite" : z < -300 ? "all zero" : `${quantity} ${(10 ** z).toPrecision(3)}`;
         return `${rows[row]}<br>step ${columns[column]}<br>${magnitude}`;
       }));
     const z = all.z.map((line) => line.map(() => null));

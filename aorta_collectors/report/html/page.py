@@ -13,7 +13,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,11 @@ from aorta_collectors.analysis.report import Report
 from aorta_collectors.errors import CollectorsError
 from aorta_collectors.printable import printable
 from aorta_collectors.report.first_bad_wording import state, versus
-from aorta_collectors.report.html import sentences
+from aorta_collectors.report.html import numerics_sentences, sentences
 from aorta_collectors.report.html.heat_figure import heat_map
 from aorta_collectors.report.html.line_figures import over, run_up
+from aorta_collectors.report.html.numerics_charts import charts_of
+from aorta_collectors.report.profile_words import amount, duration, passed, ratio
 from aorta_collectors.report.wording import number, text
 
 _MOST_ROWS, _MOST_RANKS, _MOST_PROBLEMS = 1000, 16, 50
@@ -79,6 +81,12 @@ def page(report: Report, folder: Path) -> str:
         "versus": versus,
         "ms": lambda value: "-" if value is None else f"{value:.3g}",
         "percent": lambda value: "-" if value is None else f"{value:.1%}",
+        "amount": amount,
+        "duration": duration,
+        "ratio": ratio,
+        "passed": passed,
+        "of_numerics": numerics_sentences.in_short,
+        "is_bad": numerics_sentences.is_bad,
         "shell": lambda path: shlex.quote(str(path)),
         "href": lambda path: _href(path, folder),
         "lines": lambda value: markupsafe.Markup("\n").join(shown(line) for line in str(value).splitlines()),
@@ -95,19 +103,49 @@ def page(report: Report, folder: Path) -> str:
         lead=report.details[0] if report.details else None,
         most_ranks=_MOST_RANKS,
         most_problems=_MOST_PROBLEMS,
-        headline=sentences.headline(report),
-        starts=list(sentences.starts(report)),
-        led=list(sentences.led(report)),
-        differ=list(sentences.differ(report)),
+        numerics=numerics_sentences,
+        **_top(report),
         detail_of={id(detail.row): index for index, detail in enumerate(report.details)},
         figures=drawn,
-        compared=any(cell.outcome is not None for cell in report.cells),
+        headings=_headings(report),
+        compared=_is_compared(report),
         data=markupsafe.Markup(_embedded(drawn)),
         style=markupsafe.Markup(_resource("style.css")),
         scripts=[markupsafe.Markup(script) for script in scripts],
         policy=f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data: blob:",
         version=__version__,
     )
+
+
+def _is_compared(report: Report) -> bool:
+    return any(cell.outcome is not None for cell in report.cells)
+
+
+def _headings(report: Report) -> list[str]:
+    """Of the table of trials."""
+    of_bad = ["step", "first bad", "origin"] if report.is_watched or not report.profiled else []
+    beside = ["beside the baseline"] if _is_compared(report) else []
+    return ["cell", "trial", "host", "evidence", *of_bad, *(["numerics"] if report.numerics else []), *beside, "files"]
+
+
+def _top(report: Report) -> dict[str, Any]:
+    """The headline, and what stands below it: of layer_numerics, where that left something."""
+    if report.profiled and not report.is_watched:
+        lead = report.profiled[0]
+        answers: tuple[tuple[str, Iterable[str]], ...] = (
+            ("Where the time goes", numerics_sentences.time(lead)),
+            ("How it went", numerics_sentences.course(lead)),
+            ("What stands out", numerics_sentences.outstanding(lead)),
+        )
+        headline = numerics_sentences.headline(lead)
+    else:
+        answers = (
+            ("Where it starts", sentences.starts(report)),
+            ("What led there", sentences.led(report)),
+            ("Which differ", sentences.differ(report)),
+        )
+        headline = sentences.headline(report)
+    return {"headline": headline, "answers": [(name, list(told)) for name, told in answers]}
 
 
 def _figures(report: Report) -> dict[str, Any]:
@@ -117,6 +155,8 @@ def _figures(report: Report) -> dict[str, Any]:
         found[f"run-up-{index}"] = run_up(detail)
         found[f"heat-{index}"] = heat_map(detail)
         found[f"ranks-{index}"] = over(detail.by_rank, detail)
+    for index, profiled in enumerate(report.profiled):
+        found |= {f"numerics-{name}-{index}": figure for name, figure in charts_of(profiled).items()}
     if report.details:
         found["cells"] = over(report.cells_line, report.details[0])
     return {name: figure for name, figure in found.items() if figure is not None}

@@ -28,6 +28,7 @@ def plain(report: Report) -> dict[str, Any]:
         "trials": [_row(row) for row in report.rows],
         "details": [_detail(detail) for detail in report.details],
         "cells": [_line(line) for line in report.cells_line],
+        "numerics": [found.as_json() for found in report.profiled],
         "sweep_again": report.sweep_again,
         "problems": report.captures.problems,
     }

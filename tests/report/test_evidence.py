@@ -1,0 +1,47 @@
+"""The table of evidence: what stands under "first bad"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aorta_collectors.api import Verdict
+from aorta_collectors.evidence.finding import Finding
+from aorta_collectors.evidence.receipt import Receipt
+from aorta_collectors.report.evidence import first_bad
+
+RECEIPT = Receipt(
+    collector="numerics",
+    trial="training_d0_m0_t0",
+    cell="a",
+    run_ids=("made-up",),
+    verdict="captured",
+    reason="",
+    route="front-end",
+    options={},
+    artifacts="trial_d0_m0_t0/numerics",
+    files={},
+    metrics={},
+    details={},
+)
+BAD = {"numerics_first_bad_step": 3, "numerics_first_bad_direction": "forward", "numerics_first_bad_layer": "fc"}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ({"numerics_steps": 4, "numerics_tensors_read": 8}, "none"),
+        ({"numerics_steps": 4, "numerics_tensors_read": 0}, "-"),  # trace: basic reads no layers
+        (
+            {"numerics_steps": 4, "numerics_tensors_read": 8, **BAD, "numerics_first_bad_kind": "nan"},
+            "step 3 forward fc nan",
+        ),
+        ({}, "-"),
+    ],
+)
+def test_of_numerics(metrics: dict[str, int | str], said: str) -> None:
+    receipt = replace(RECEIPT, metrics=metrics)
+    finding = Finding("a", RECEIPT.trial, "numerics", Verdict("captured"), "", Path("t"), Path("a"), receipt)
+    assert first_bad(finding) == said
