@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cli_page import cli
 from included import with_files
+from numerics_page import numerics
 from query_page import query
 from schema_pages import layer_numerics, receipt
 
@@ -20,6 +21,7 @@ DOCS = ROOT / "docs"
 GENERATED: Mapping[str, Callable[[], str]] = {
     "cli": cli,
     "layer_numerics": layer_numerics,
+    "numerics": numerics,
     "query": query,
     "receipt": receipt,
 }

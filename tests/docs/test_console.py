@@ -26,10 +26,15 @@ STARTS_WITH = {
     "how-to/timing-sensitive-bugs.md": {"out/DEMO-NAN": "mitigations"},
     "how-to/watch-a-run.md": {"out/DEMO-NAN": "mitigations"},
 }
-#: The sweep that "mitigations" is captured with. It takes half a minute, and so is not run again for the tutorial.
-CAPTURING = """aorta sweep run --recipe recipes/attention_nan.yaml \\
+#: Sweeps that are captured for other tests as well, and so are not run again for a page: what one is captured with.
+CAPTURING = {
+    """aorta sweep run --recipe recipes/attention_nan.yaml \\
     --mitigations-file recipes/attention_nan.mitigations.json \\
-    --output out -- python recipes/attention_nan.py"""
+    --output out -- python recipes/attention_nan.py""": "mitigations",
+    """aorta sweep run --recipe recipes/slow_attention.yaml \\
+    --mitigations-file recipes/slow_attention.mitigations.json \\
+    --output out -- python recipes/slow_attention.py""": "slow",
+}
 
 
 @pytest.mark.sweep
@@ -43,11 +48,11 @@ def test_the_commands_of_a_page_print_what_it_shows(
     for place, capture in STARTS_WITH.get(name, {}).items():
         shutil.copytree(captured(capture), tmp_path / place)
     typed = [shown.command for shown in shown_here]
-    if CAPTURING in typed:
-        done = swept(tmp_path_factory, "mitigations")
-        (tmp_path / "printed").write_text(done.ran.err + done.ran.out)
-        copying = f"cat printed; mkdir out; cp -r {done.run_dir} out/; (exit {done.ran.code})"
-        typed = [copying if command == CAPTURING else command for command in typed]
+    for number, sweep in enumerate(map(CAPTURING.get, typed)):
+        if sweep is not None:
+            done = swept(tmp_path_factory, sweep)
+            (tmp_path / "printed").write_text(done.ran.err + done.ran.out)
+            typed[number] = f"cat printed; mkdir out; cp -r {done.run_dir} out/; (exit {done.ran.code})"
     went = session(typed, tmp_path)
     assert len(went) == len(shown_here)
     for number, (shown, actual) in enumerate(zip(shown_here, went, strict=True)):

@@ -15,6 +15,8 @@ import pytest
 
 from aorta_collectors import errors
 from aorta_collectors.cli import VERBS, main
+from aorta_collectors.numerics.names import DIRECTORY_VARIABLE, PREFIX
+from aorta_collectors.numerics.standalone import standalone
 from aorta_collectors.schema_check import load_schema
 from tests.support import ROOT
 
@@ -45,6 +47,16 @@ def test_every_variable_that_the_pages_name_is_an_option() -> None:
     of_the_sweep = {"NANLOG_DIR", "NANLOG_RUN_ID"}
     known = set(load_schema("layer_numerics.options")["properties"]) | of_the_sweep
     assert set(re.findall(r"NANLOG_[A-Z_]+", TEXT)) <= known
+    options = {PREFIX + name.upper() for name in load_schema("numerics.options")["properties"]}
+    assert set(re.findall(rf"{PREFIX}[A-Z_]+", TEXT)) <= options | {DIRECTORY_VARIABLE}
+
+
+def test_options_of_the_standalone_front_end_that_the_pages_name_exist() -> None:
+    named: set[str] = set()
+    for words in re.findall(r"-m aorta_collectors\.numerics ((?:--[a-z-]+ \S+ )*)", TEXT):
+        named |= set(re.findall(r"--[a-z-]+", words))
+    assert named
+    assert named <= set(standalone().options)
 
 
 def _typed() -> Iterator[tuple[str, list[str]]]:
@@ -54,7 +66,8 @@ def _typed() -> Iterator[tuple[str, list[str]]]:
             for line in block.replace("\\\n", " ").splitlines():
                 command = re.match(r"(?:\$ )?(aorta-collectors .*)", line)
                 if command is not None:
-                    yield page.name, shlex.split(command.group(1).partition("  #")[0], comments=True)
+                    words = shlex.split(command.group(1).partition("  #")[0], comments=True)
+                    yield page.name, words[: words.index("|")] if "|" in words else words
 
 
 @pytest.mark.parametrize("verb", VERBS)

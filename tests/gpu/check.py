@@ -3,7 +3,7 @@
 Prints one line a check, PASS or FAIL, and a table of what the engine costs; the exit code is 1 if a check failed. The
 stock logger is measured beside where `aorta` can be imported.
 
-    --only results,waiting,graphs,speed,cost    these parts alone
+    --only results,waiting,graphs,steps,speed,cost    these parts alone
     --layers N, --width N                       of the stack of transformer blocks, 24 and 2048 by default
 """
 
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 
-from tests.gpu import cost, graphs, results, speed, waiting  # noqa: E402
+from tests.gpu import cost, graphs, results, speed, steps, waiting  # noqa: E402
 
 
 class Report:
@@ -55,7 +55,14 @@ class Report:
 
 
 def main() -> int:
-    parts = {"results": results, "waiting": waiting, "graphs": graphs, "speed": speed, "cost": cost}
+    parts = {
+        "results": results,
+        "waiting": waiting,
+        "graphs": graphs,
+        "steps": steps,
+        "speed": speed,
+        "cost": cost,
+    }
     parser = argparse.ArgumentParser(description="Check the engine on a GPU.")
     parser.add_argument("--only", default=",".join(parts), help="parts, with commas in between")
     parser.add_argument("--layers", type=int, default=24)

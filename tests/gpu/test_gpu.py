@@ -13,7 +13,7 @@ SCRIPT = str(ROOT / "tests" / "gpu" / "check.py")
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("part", ["results", "waiting", "graphs", "speed", "cost"])
+@pytest.mark.parametrize("part", ["results", "waiting", "graphs", "steps", "speed", "cost"])
 def test_a_part_of_the_checks_holds(part: str) -> None:
     ran = run([PYTHON, SCRIPT, "--only", part], ROOT, timeout=900)
     print(ran.out)
