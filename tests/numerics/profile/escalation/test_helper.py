@@ -59,7 +59,7 @@ def test_a_program_that_sleeps_spends_its_time_in_other_calls(source: str) -> No
     assert breakdown["wall_us"] >= 250_000
 
 
-@pytest.mark.parametrize("source", ["strace", "proc"])
+@pytest.mark.parametrize("source", [pytest.param("strace", marks=_needs_strace), "proc"])
 def test_children_and_their_signals_are_the_programs(source: str) -> None:
     found = _looked("children", source)
     assert found["own_was_reaped"]
@@ -74,7 +74,7 @@ def test_a_fork_in_between_goes_on_by_itself(source: str) -> None:
     assert found["status"] == [7]
 
 
-@pytest.mark.parametrize("source", ["strace", "proc"])
+@pytest.mark.parametrize("source", [pytest.param("strace", marks=_needs_strace), "proc"])
 def test_nothing_runs_on_when_the_program_ends_in_the_middle(source: str) -> None:
     found = _looked("leaves", source, status=3)
     began = [found["helper"], *_children_of(found["helper"])]
@@ -124,7 +124,7 @@ def test_a_helper_that_is_gone_is_started_again() -> None:
     assert _looked("idles", "proc")["breakdown"]["source"] == "proc"
 
 
-@pytest.mark.parametrize("source", ["strace", "proc"])
+@pytest.mark.parametrize("source", [pytest.param("strace", marks=_needs_strace), "proc"])
 def test_a_helper_that_dies_in_a_look_is_no_error(source: str) -> None:
     """The program goes on, traced by nobody."""
     found = _looked("killed", source, "proc")
