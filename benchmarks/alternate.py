@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
+from aorta_collectors.numerics.profile.others import Others
 from benchmarks.estimate import Samples
-from benchmarks.others import Others
 
 #: Puts something in force for one block.
 Variant = Callable[[], AbstractContextManager[None]]
