@@ -14,6 +14,32 @@ from aorta_collectors.artifacts.words import ranks_of, some
 P = TypeVar("P", bound=Process)
 
 
+def check_superseded(cast: Cast[P]) -> None:
+    """Raise Fault (incomplete) if models were observed by workers alone that others have taken the place of."""
+    if cast.earlier and not cast.attached:
+        raise Fault(
+            Verdict.INCOMPLETE,
+            f"the workers of restart {cast.last_attempt} called no model, and those before have been superseded",
+        )
+
+
+def why_no_model(built: object, expected: Expected) -> str:
+    """Why nothing was observed, where no model was called.
+
+    Args:
+        built: What the program built of PyTorch; nothing, where it is false.
+    """
+    if built:
+        return "the program built PyTorch modules but called none of them"
+    why = "the program built no PyTorch model"
+    if expected.route == "front-end":
+        why += (
+            " itself, nor did a Python process below it that could be observed; one started with -I, -E, -S, "
+            "an emptied environment or a PYTHONPATH of its own cannot"
+        )
+    return why
+
+
 def check_alive(process: Process) -> None:
     """Raise Fault (incomplete) if the process could not write on, or died so that nobody knows why."""
     if process.summary.get("write_error"):

@@ -15,7 +15,9 @@ from aorta_collectors.artifacts.completeness import (
     check_idle,
     check_pairs,
     check_ranks,
+    check_superseded,
     who_saw_nothing,
+    why_no_model,
 )
 from aorta_collectors.artifacts.notes import check_forks
 from aorta_collectors.artifacts.process import Fault
@@ -95,12 +97,8 @@ def _notes(cast: Cast[Process]) -> Iterator[str]:
 
 def _check_attached(cast: Cast[Process], expected: Expected) -> None:
     """Raise Fault (unattached) if no process observed a model. A helper that only imported torch need not."""
+    check_superseded(cast)
     if not cast.attached:
-        if cast.earlier:
-            raise Fault(
-                Verdict.INCOMPLETE,
-                f"the workers of restart {cast.last_attempt} called no model, and those before have been superseded",
-            )
         summary = max(cast.current, key=lambda process: int(process.summary.get("modules_built", 0))).summary
         if is_stock(expected):
             why = (
@@ -114,15 +112,8 @@ def _check_attached(cast: Cast[Process], expected: Expected) -> None:
                 f"(types={summary.get('watch_types')}, names={summary.get('watch_names')}); names are substrings of "
                 "module paths, types are class names"
             )
-        elif summary.get("modules_built"):
-            why = "the program built PyTorch modules but called none of them"
         else:
-            why = "the program built no PyTorch model"
-            if expected.route == "front-end":
-                why += (
-                    " itself, nor did a Python process below it that could be observed; one started with -I, -E, -S, "
-                    "an emptied environment or a PYTHONPATH of its own cannot"
-                )
+            why = why_no_model(summary.get("modules_built"), expected)
         if summary.get("hook_errors"):
             why += f". {_hook_errors(summary)}"
         raise Fault(Verdict.UNATTACHED, why)

@@ -14,6 +14,8 @@ from aorta_collectors.artifacts.completeness import (
     check_idle,
     check_pairs,
     check_ranks,
+    check_superseded,
+    why_no_model,
 )
 from aorta_collectors.artifacts.notes import check_forks
 from aorta_collectors.artifacts.process import Fault
@@ -81,26 +83,15 @@ def _told(value: object) -> str:
 
 def _check_attached(cast: Cast[Process], expected: Expected) -> None:
     """Raise Fault (unattached) if no process called a model. A helper that only imported torch need not."""
+    check_superseded(cast)
     if not cast.attached:
-        if cast.earlier:
-            raise Fault(
-                Verdict.INCOMPLETE,
-                f"the workers of restart {cast.last_attempt} called no model, and those before have been superseded",
-            )
         summary = max(cast.current, key=lambda process: int(process.summary.get("modules_built", 0))).summary
         if summary["roots"]:
             why = f"no module of {some(summary['roots'])} was called so that it could be seen{why_unseen(summary)}"
         elif summary.get("opaque_names"):
             why = f"no call of a model was seen{why_unseen(summary)}"
-        elif summary.get("modules_built"):
-            why = "the program built PyTorch modules but called none of them"
         else:
-            why = "the program built no PyTorch model"
-            if expected.route == "front-end":
-                why += (
-                    " itself, nor did a Python process below it that could be observed; one started with -I, -E, -S, "
-                    "an emptied environment or a PYTHONPATH of its own cannot"
-                )
+            why = why_no_model(summary.get("modules_built"), expected)
         if summary["hook_errors"]:
             why += f". {_hook_errors(summary)}"
         raise Fault(Verdict.UNATTACHED, why)
