@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aorta_collectors.observe.around import in_place_of
+from aorta_collectors.observe.patches import Patches
 from aorta_collectors.observe.trace import in_backward
 
 _MOST_NODES = 5000  # of a graph that anomaly detection is expected in
@@ -51,32 +51,22 @@ class BackwardWatch:
         self._skipped = skipped
         self._num_steps = num_steps
         self._ended = ended
-        self._patches: list[tuple[Any, str, Any, Any]] = []
+        self._patches = Patches()
 
     def start(self) -> None:
         scaler = torch.amp.grad_scaler.GradScaler
-        self._patch(torch.autograd, "backward", self._around_backward)
-        self._patch(torch.autograd, "grad", self._around_grad)
-        self._patch(scaler, "scale", self._around_scale)
-        self._patch(scaler, "step", self._around_step)
+        self._patches.put(torch.autograd, "backward", self._around_backward)
+        self._patches.put(torch.autograd, "grad", self._around_grad)
+        self._patches.put(scaler, "scale", self._around_scale)
+        self._patches.put(scaler, "step", self._around_step)
 
     def stop(self) -> None:
-        for owner, name, original, ours in self._patches:
-            # Somebody may have wrapped it after us: theirs stays, and ours falls silent.
-            if vars(owner).get(name) is ours:
-                setattr(owner, name, original)
-        self._patches = []
-
-    def _patch(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
-        original = vars(owner)[name]
-        ours = in_place_of(original, around(original))
-        self._patches.append((owner, name, original, ours))
-        setattr(owner, name, ours)
+        self._patches.undo()
 
     def _around_backward(self, original: Any) -> Any:
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
             # Activation checkpointing calls it inside a backward pass.
-            if self._patches and not torch.compiler.is_compiling() and not in_backward():
+            if self._patches.stand and not torch.compiler.is_compiling() and not in_backward():
                 tensors, grad_tensors = _kept(tensors), _kept(grad_tensors)
                 self._began(_listed(tensors))
                 self._asked(_listed(grad_tensors))
@@ -91,7 +81,7 @@ class BackwardWatch:
 
     def _around_grad(self, original: Any) -> Any:
         def grad(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._patches and not torch.compiler.is_compiling() and not in_backward():
+            if self._patches.stand and not torch.compiler.is_compiling() and not in_backward():
                 outputs = _kept(outputs)
                 self._asked(_listed(outputs))
                 self._expect_anomaly(_listed(outputs))
@@ -101,7 +91,7 @@ class BackwardWatch:
                     self._ended()
             else:
                 gradients = original(outputs, *args, **kwargs)
-            if self._patches and not torch.compiler.is_compiling():
+            if self._patches.stand and not torch.compiler.is_compiling():
                 differentiable = [found for found in gradients if isinstance(found, Tensor) and found.requires_grad]
                 if differentiable:
                     self._derived(differentiable)
@@ -127,7 +117,7 @@ class BackwardWatch:
     ) -> Callable[[Any, Any], None]:
         def check(gradients: Any, _given: Any) -> None:
             for gradient in gradients:
-                if isinstance(gradient, Tensor) and self._patches and not bool(gradient.isfinite().all()):
+                if isinstance(gradient, Tensor) and self._patches.stand and not bool(gradient.isfinite().all()):
                     computed(name, number, gradient)
                     break
 
@@ -135,7 +125,7 @@ class BackwardWatch:
 
     def _around_scale(self, original: Any) -> Any:
         def scale(scaler: Any, outputs: Any) -> Any:
-            if self._patches and not torch.compiler.is_compiling():
+            if self._patches.stand and not torch.compiler.is_compiling():
                 self._scaled(outputs)
             return original(scaler, outputs)
 
@@ -145,7 +135,7 @@ class BackwardWatch:
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             before = self._num_steps()
             result = original(scaler, optimizer, *args, **kwargs)
-            if self._patches:
+            if self._patches.stand:
                 if self._num_steps() == before:
                     self._skipped(optimizer, ())
                 elif getattr(optimizer, "_step_supports_amp_scaling", False):

@@ -26,8 +26,8 @@ from torch.nn.utils import clip_grad
 from aorta_collectors.import_watch import ImportWatch
 from aorta_collectors.numerics.arriving import Arriving, Later, can_depart
 from aorta_collectors.numerics.engine.guard import Guard
-from aorta_collectors.numerics.patches import Patches
 from aorta_collectors.observe.modes import out_of_modes
+from aorta_collectors.observe.patches import Patches
 
 _SHARDED = "torch.distributed.fsdp.fully_sharded_data_parallel"
 _MOST_CLIPPED = 1000

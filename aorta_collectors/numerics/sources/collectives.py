@@ -28,7 +28,6 @@ import torch
 from aorta_collectors.import_watch import ImportWatch
 from aorta_collectors.numerics.engine.guard import Guard
 from aorta_collectors.numerics.part import Part
-from aorta_collectors.numerics.patches import Patches
 from aorta_collectors.numerics.sources.collective_calls import (
     OPERATIONS,
     Operation,
@@ -37,6 +36,7 @@ from aorta_collectors.numerics.sources.collective_calls import (
     tensors_of,
 )
 from aorta_collectors.numerics.sources.gradient_reduction import GradientReduction
+from aorta_collectors.observe.patches import Patches
 
 if TYPE_CHECKING:
     from aorta_collectors.numerics.brick import Brick

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aorta_collectors.import_watch import ImportWatch
 from aorta_collectors.numerics.engine.guard import Guard
 from aorta_collectors.numerics.part import Part
-from aorta_collectors.numerics.patches import Patches
+from aorta_collectors.observe.patches import Patches
 
 if TYPE_CHECKING:
     from aorta_collectors.numerics.brick import Brick

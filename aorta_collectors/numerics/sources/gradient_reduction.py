@@ -19,7 +19,7 @@ from torch import nn
 if TYPE_CHECKING:
     from aorta_collectors.numerics.brick import Brick
     from aorta_collectors.numerics.engine.timeline import Timeline
-    from aorta_collectors.numerics.patches import Patches
+    from aorta_collectors.observe.patches import Patches
 
 _MODULE = "torch.nn.parallel.distributed"
 _CLASS = "DistributedDataParallel"

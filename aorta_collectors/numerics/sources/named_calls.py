@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aorta_collectors.numerics.engine.guard import Guard
-from aorta_collectors.numerics.patches import Patches
+from aorta_collectors.observe.patches import Patches
 
 if TYPE_CHECKING:
     from aorta_collectors.numerics.engine.timeline import Opened, Timeline

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.autograd import profiler
 
-from aorta_collectors.numerics.patches import Patches
+from aorta_collectors.observe.patches import Patches
 
 
 class ProgramsProfiler:

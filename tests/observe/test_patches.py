@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aorta_collectors.numerics.engine.guard import Guard
-from aorta_collectors.numerics.patches import Patches
+from aorta_collectors.observe.patches import Patches
 from tests.numerics.driving import timeline
 from tests.numerics.forked import in_a_fork
 
