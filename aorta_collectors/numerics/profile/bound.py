@@ -6,8 +6,9 @@ why. It can be above 1 where operands come from a cache instead of memory.
 
 What limits it, told by its fastest call, which others on the machine disturbed least:
 - host, where operations, as they were timed, and starting them account for less than half of its time: the rest is
-  Python, waiting, sleeping, reading. On a device, whose operations go on after they were started, where T and starting
-  them account for less than a tenth.
+  Python, waiting, sleeping, reading. They must do so in the calls in which they were timed as well: where others
+  disturbed all calls but these, its fastest call is long for want of a processor, and does not wait for itself. On a
+  device, whose operations go on after they were started, where T and starting them account for less than a tenth.
 - launch, where starting its operations one by one takes longer than T.
 - compute or memory else, by which of the two terms of T is larger. That is the side of the ridge point (peak over
   bandwidth) on which its arithmetic intensity (FLOPs over bytes) lies.
@@ -31,6 +32,8 @@ class Work(NamedTuple):
     Attributes:
         dtype: Of most of its FLOPs, as the roofline names it.
         seconds: That its operations took; None on a device, where they go on after they were started.
+        counted_s: That the very calls took, without its parts, in which `seconds` was taken. None where that is not
+            known.
     """
 
     flops: float
@@ -38,6 +41,7 @@ class Work(NamedTuple):
     operations: float
     dtype: str | None
     seconds: float | None = None
+    counted_s: float | None = None
 
 
 class Judgement(NamedTuple):
@@ -59,7 +63,8 @@ def judged(work: Work, own_s: float, least_s: float, roofline: Roofline) -> Judg
         return Judgement()
     launching = work.operations * roofline.launch_us * 1e-6
     if work.seconds is not None:
-        is_elsewhere = work.seconds + launching < _LEAST_IN_OPERATIONS * least_s
+        shortest = least_s if work.counted_s is None else min(least_s, work.counted_s)
+        is_elsewhere = work.seconds + launching < _LEAST_IN_OPERATIONS * shortest
     else:
         is_elsewhere = allowed + launching < _LEAST_OF_ROOFLINE * least_s
     if is_elsewhere:

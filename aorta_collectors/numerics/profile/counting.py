@@ -11,6 +11,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 from aorta_collectors.numerics.brick import Brick
 from aorta_collectors.numerics.part import Part, StepTrace
 from aorta_collectors.numerics.profile.bound import Work
+from aorta_collectors.numerics.profile.brick_times import with_self_times
 from aorta_collectors.observe.operations import Counts, OperationCounter
 from aorta_collectors.observe.tensors import tensors_of_call
 
@@ -44,6 +46,8 @@ class Counted:
         dtype: Of most of them.
         by_brick: Of each module itself, without its parts; over all its calls in the step.
         calls: Of each module, in the step that was counted.
+        own_s: That these took without its parts and without counting, in seconds; what disturbed them disturbed their
+            operations too.
         steps: Steps of this kind, the one that was counted included.
     """
 
@@ -51,7 +55,40 @@ class Counted:
     dtype: str | None
     by_brick: dict[Key, Counts]
     calls: dict[Key, int]
+    own_s: dict[Key, float]
     steps: int = 0
+
+
+class _Counter(OperationCounter):  # type: ignore[no-untyped-call]
+    """Knows what counting took.
+
+    Attributes:
+        spent_s: Seconds by key.
+    """
+
+    def __init__(self, key: Callable[[], Hashable], failed: Callable[[Exception], None]) -> None:
+        super().__init__(key, failed)
+        self.spent_s: dict[Hashable, float] = {}
+
+    def _asked(self) -> Hashable:
+        began = perf_counter()
+        key = super()._asked()
+        self._spent(key, began)
+        return key
+
+    def _count(self, key: Hashable, *operation: Any, **named: Any) -> Counts | None:
+        began = perf_counter()
+        try:
+            return super()._count(key, *operation, **named)
+        finally:
+            self._spent(key, began)
+
+    def _spent(self, key: Hashable, began: float) -> None:
+        self.spent_s[key] = self.spent_s.get(key, 0.0) + perf_counter() - began
+
+    def clear(self) -> None:
+        self.counts.clear()
+        self.spent_s.clear()
 
 
 class OperationCount(Part):
@@ -65,7 +102,7 @@ class OperationCount(Part):
         self._timeline = timeline
         self._failed = failed
         self._has_failed = False
-        self._counter = OperationCounter(self._running, self._failed_once)
+        self._counter = _Counter(self._running, self._failed_once)
         self._waiting: OrderedDict[Hashable, None] = OrderedDict()
         self._counted: dict[Hashable, Counted] = {}
         self._signature: Hashable = None
@@ -89,7 +126,7 @@ class OperationCount(Part):
             self._signature = _signature(brick, args, kwargs)
             self._is_counting = self._is_due(brick)
             if self._is_counting:
-                self._counter.counts.clear()
+                self._counter.clear()
         if self._is_counting:
             self._enter()
 
@@ -147,15 +184,20 @@ class OperationCount(Part):
     def step_ended(self, trace: StepTrace) -> None:
         if self._is_counting:
             trace.is_counted = True
-            counts = dict(self._counter.counts)
-            self._counter.counts.clear()
+            counts, spent_s = dict(self._counter.counts), dict(self._counter.spent_s)
+            self._counter.clear()
             calls: dict[Key, int] = {}
-            for timing in trace.timings:
+            own_s: dict[Key, float] = {}
+            for timing, _, self_seconds in with_self_times(trace.timings):
                 key = (timing.brick.layer, timing.direction)
                 calls[key] = calls.get(key, 0) + 1
+                own_s[key] = own_s.get(key, 0.0) + self_seconds
             by_brick = {key: found for key, found in counts.items() if isinstance(key, tuple)}
+            for key, seconds in own_s.items():
+                least_s = by_brick[key].seconds if key in by_brick else 0.0
+                own_s[key] = max(seconds - spent_s.get(key, 0.0), least_s)
             total = float(sum(found.flops for found in counts.values()))
-            self._counted[self._signature] = Counted(total, _dtype_of(counts.values()), by_brick, calls)
+            self._counted[self._signature] = Counted(total, _dtype_of(counts.values()), by_brick, calls, own_s)
             self._is_counting = False
         counted = self._counted.get(self._signature)
         if counted is not None:
@@ -174,10 +216,11 @@ class OperationCount(Part):
     def work_of(self, layer: str, direction: str) -> Work | None:
         """What a call of a module computes itself: the mean over the kinds of steps, by how often they came."""
         key = (layer, direction)
-        calls = flops = num_bytes = operations = seconds = 0.0
+        calls = flops = num_bytes = operations = seconds = own_s = 0.0
         largest: Counts | None = None
         for counted in self._counted.values():
             calls += counted.steps * counted.calls.get(key, 0)
+            own_s += counted.steps * counted.own_s.get(key, 0.0)
             counts = counted.by_brick.get(key)
             if counts is not None:
                 flops += counted.steps * counts.flops
@@ -191,7 +234,7 @@ class OperationCount(Part):
         dtype = _name(largest.dtype) if largest is not None else None
         is_known = largest is None or not largest.on_device
         host_s = seconds / calls if is_known else None
-        return Work(flops / calls, num_bytes / calls, operations / calls, dtype, host_s)
+        return Work(flops / calls, num_bytes / calls, operations / calls, dtype, host_s, own_s / calls)
 
 
 def _name(dtype: torch.dtype | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from typing import Any
 
 import pytest
@@ -114,27 +115,34 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return json.loads((directory / "took.json").read_text()), left
 
 
+def both(run: Any, layer: str, direction: str) -> tuple[list[float], list[float]]:
+    """What its spans say of its calls, and what it measured of itself, in microseconds; of the steps that count."""
+    took, left = run
+    counts = [line["step"] for line in left.lines("steps") if not line["is_counted"]]
+    spans = [span for span in left.lines("spans") if (span["layer"], span["direction"]) == (layer, direction)]
+    told = {span["step"]: (span["duration_ns"] - span["overhead_ns"]) / 1e3 for span in spans}
+    return [told[step] for step in counts], [took[f"{layer} {direction}"][step - 1] for step in counts]
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("layer", PLANTED)
 def test_what_it_took_is_in_its_brick(run: Any, layer: str, direction: str) -> None:
-    took, left = run
-    counts = [line["step"] for line in left.lines("steps") if not line["is_counted"]]
-    planted = [took[f"{layer} {direction}"][step - 1] for step in counts]
-    brick = of_brick(left.summary, layer, direction)
+    told, planted = both(run, layer, direction)
+    brick = of_brick(run[1].summary, layer, direction)
     assert brick["calls"] == len(planted) >= 8
-    assert brick["total_us"] == pytest.approx(sum(planted), rel=WITHIN)
-    assert brick["self_us"] == pytest.approx(sum(planted), rel=WITHIN)
+    assert brick["p50_us"] == pytest.approx(statistics.median(told), rel=WITHIN)
+    # Its spans are those that the next test holds against what it measured, call by call.
+    assert brick["total_us"] == pytest.approx(sum(told), rel=1e-3)
+    assert brick["self_us"] == pytest.approx(sum(told), rel=1e-3)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_its_spans_say_the_same(run: Any, direction: str) -> None:
-    took, left = run
-    for layer in PLANTED:
-        spans = [span for span in left.lines("spans") if (span["layer"], span["direction"]) == (layer, direction)]
-        told = {span["step"]: (span["duration_ns"] - span["overhead_ns"]) / 1e3 for span in spans}
-        planted = took[f"{layer} {direction}"]
-        counts = [line["step"] for line in left.lines("steps") if not line["is_counted"]]
-        assert sum(told[step] for step in counts) == pytest.approx(sum(planted[n - 1] for n in counts), rel=WITHIN)
+@pytest.mark.parametrize("layer", PLANTED)
+def test_its_spans_say_the_same(run: Any, layer: str, direction: str) -> None:
+    # Another process may come between the two clocks in one call or another, but not in most.
+    ratios = [span / own for span, own in zip(*both(run, layer, direction), strict=True)]
+    assert statistics.median(ratios) == pytest.approx(1.0, abs=WITHIN)
+    assert min(ratios) >= 0.999
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from aorta_collectors.numerics.config import Config
 from aorta_collectors.numerics.engine.timeline import Timeline
+from aorta_collectors.numerics.profile.brick_times import with_self_times
 from aorta_collectors.numerics.profile.counting import OperationCount
 from aorta_collectors.numerics.spans.lamport import LamportClock
 from aorta_collectors.observe.operations import OperationCounter
@@ -152,6 +153,20 @@ class TestWhat:
         work = part.work_of("layer", "forward")
         assert work is not None
         assert work.flops == 2 * 16 * 4 * 4
+
+    def test_the_time_of_operations_is_that_of_the_calls_that_were_counted(self) -> None:
+        model = nn.Sequential(nn.Linear(64, 64), nn.Sequential(nn.Linear(64, 64), nn.ReLU()))
+        part, steps = counted(lambda _: train(model, *[torch.ones(512, 64)] * 3))
+        times = list(with_self_times(steps.traces[1].timings))
+        assert len(times) == 10
+        for timing, _, self_seconds in times:
+            work = part.work_of(timing.brick.layer, timing.direction)
+            assert work is not None
+            assert work.seconds is not None
+            assert work.counted_s is not None
+            assert work.seconds <= work.counted_s <= self_seconds
+            if work.operations:  # counting them took time, which is left out
+                assert 0 < work.seconds < work.counted_s < self_seconds
 
     def test_kinds_are_weighed_by_how_often_they_come(self) -> None:
         model = nn.Linear(4, 4)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from aorta_collectors.numerics.config import Config
 from aorta_collectors.numerics.engine.engine import Engine
@@ -17,9 +18,22 @@ from aorta_collectors.numerics.profile.bricks import BrickTable
 from aorta_collectors.numerics.profile.escalation.escalation import Escalation
 from aorta_collectors.numerics.profile.escalation.helper_process import Helper
 from aorta_collectors.numerics.spans.lamport import LamportClock
-from tests.numerics.profile.escalation.loads import Load, Steps
+from tests.numerics.profile.escalation.loads import Steps
 
 STEPS_TO_A_LOOK = 11
+
+
+class Restless(nn.Module):
+    """Takes 2 ms, or 30: so much that other processes, which make it longer, cannot make it even."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        time.sleep(0.002 if self.calls % 2 else 0.03)
+        return x
 
 
 def on_a_thread(function: Callable[[], None]) -> None:
@@ -29,7 +43,7 @@ def on_a_thread(function: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    model = nn.Sequential(nn.Linear(8, 8), Load(lambda: None), nn.Linear(8, 1))
+    model = nn.Sequential(nn.Linear(8, 8), Restless(), nn.Linear(8, 1))
 
     def steps(number: int = STEPS_TO_A_LOOK + 1) -> None:
         for _ in range(number):
