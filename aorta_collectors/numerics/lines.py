@@ -31,6 +31,7 @@ class Lines:
         kind: Of its lines, as in its name.
         most: Lines that it may have.
         thins: Whether steps are left out when it gets full.
+        apart: Every how many steps there are lines, but for special ones.
         warn: Told when that begins.
 
     Attributes:
@@ -44,6 +45,7 @@ class Lines:
         warn: Callable[[str], None],
         *,
         thins: bool = True,
+        apart: int = 1,
         most: int = MOST_LINES,
     ) -> None:
         self.file = file
@@ -52,6 +54,7 @@ class Lines:
         self._most = most
         self._warn = warn
         self._thins = thins
+        self._apart = apart
         self._is_thinned = False
 
     def keeps(self, step: int) -> bool:
@@ -59,11 +62,12 @@ class Lines:
         every = self._every()
         if every > 1 and not self._is_thinned:
             self._is_thinned = True
+            apart = every * self._apart
             self._warn(
-                f"there are {self.file.written} lines of {self._kind}: from step {step} on, those of every {every}th "
+                f"there are {self.file.written} lines of {self._kind}: from step {step} on, those of every {apart}th "
                 "step are written, and of fewer when there are more"
             )
-        return step % every == 0
+        return step // self._apart % every == 0
 
     def append(
         self, found: Iterable[tuple[int, T]], encode: Callable[[T], str], is_special: Callable[[int], bool] = _is_never

@@ -34,7 +34,8 @@ class Output:
         self._lines = {"spans": Lines("spans", RecordFile(place.records), warn)}
         for kind in (kind for kind, is_asked in kinds.items() if is_asked):
             file = RecordFile(place.records.with_name(f"{kind}_{place.stem}.jsonl"))
-            self._lines[kind] = Lines(kind, file, warn, thins=kind != "escalations")
+            apart = config.stats_every if kind == "stats" else 1
+            self._lines[kind] = Lines(kind, file, warn, thins=kind != "escalations", apart=apart)
         for left_over in place.records.parent.glob(f"payload_{place.stem}_step*.safetensors"):
             with contextlib.suppress(OSError):
                 left_over.unlink()

@@ -91,7 +91,7 @@ class HostStats:
 
         Means are exact to 1e-6 of the root mean square, standard deviations to 1e-6 of themselves.
         """
-        times, values = _without_repeats(values)
+        times, values = without_repeats(values)
         numel = values.numel()
         pieces: Pieces
         if numel <= _SMALL:
@@ -256,7 +256,7 @@ def _with_bad(pieces: Pieces, ends: Ends | None, numel: int, times: int) -> Tens
     return stats(low, high, *_exact_moments(finite_pieces, finite, low, high))
 
 
-def _without_repeats(values: Tensor) -> tuple[int, Tensor]:
+def without_repeats(values: Tensor) -> tuple[int, Tensor]:
     """How often each element is repeated by expanding, as the gradient of a sum is, and the tensor without repeats."""
     times = 1
     if not values.is_contiguous():

@@ -57,9 +57,19 @@ def test_one_that_does_not_thin_is_full_when_it_is_full(tmp_path: Path) -> None:
     assert [step for step, _ in written(tmp_path / "lines")] == [1, 1, 2, 2, 3]
 
 
+def test_of_steps_that_are_sampled_one_in_so_many_is_written(tmp_path: Path) -> None:
+    said: list[str] = []
+    lines = Lines("stats", RecordFile(tmp_path / "lines"), said.append, most=200, apart=7)
+    fill(lines, range(1, 7 * 200, 7))
+    steps = [step for step, _ in written(tmp_path / "lines")][::2]
+    assert steps[:51] == list(range(1, 7 * 51, 7))
+    assert steps[51:54] == [421, 491, 561]
+    assert "those of every 70th step are written" in said[0]
+
+
 def test_a_long_run_is_told_of_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Lines.__init__, "__kwdefaults__", {"thins": True, "most": 200})
-    with armed(tmp_path, trace="layer"):
+    monkeypatch.setattr(Lines.__init__, "__kwdefaults__", {"thins": True, "apart": 1, "most": 200})
+    with armed(tmp_path, trace="layer", stats_every=1):
         losses(130)
     left = Left(tmp_path)
     summary = left.summary

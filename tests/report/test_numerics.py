@@ -86,9 +86,17 @@ def test_the_worst_of_all_ranks_and_what_is_not_finite(tmp_path: Path) -> None:
     assert found.bad == ((0, 1, 4, 8, 0, 0, 8, 0),)
 
 
+def test_steps_without_statistics_have_no_column(tmp_path: Path) -> None:
+    stats = [stat(step, "wte", max=float(step)) for step in (1, 11, 21)]
+    found = heats(write(tmp_path / "out", steps=25, config=ALL, stats=stats))["forward"]
+    assert found.columns == ((1, 10), (11, 20), (21, 21))
+    assert found.largest == ((1.0, 11.0, 21.0),)
+
+
 def test_every_step_and_layer_is_in_a_cell(tmp_path: Path) -> None:
     layers, steps = [f"h.{index}" for index in range(ROWS + 50)], (1, 2, 3 * COLUMNS)
     stats = [stat(step, layer, seq, max=float(seq)) for step in steps for seq, layer in enumerate(layers)]
+    stats += [stat(step, layers[0]) for step in range(3, 3 * COLUMNS)]
     found = heats(write(tmp_path / "out", steps=3 * COLUMNS, config=ALL, stats=stats, step_lines=[], spans=[]))[
         "forward"
     ]

@@ -23,7 +23,7 @@ class Statistics:
 
     Attributes:
         rows: Layers of each row, in execution order: the first, the last, and how many.
-        columns: Steps of each column, the first and the last.
+        columns: Steps of each column, the first and the last. Steps between those that were sampled have no column.
         largest, deviation: Largest magnitude, and standard deviation; None where nothing is finite.
         bad: Row, column, severity, NaN, Inf and huge (0) elements, elements read and rank, of each bad cell.
         ranks: How many ranks are in it; of them the worst is shown.
@@ -53,21 +53,21 @@ def statistics_of(lines: Lines, processes: Processes) -> tuple[tuple[Statistics,
     """Statistics of outputs and of gradients, as far as there are any; and the layers with most zeros or saturation."""
     read = [process for process in processes.counted if process.sizes.get("stats")][:MOST_RANKS]
     layers: dict[str, dict[str, None]] = {"forward": {}, "backward": {}}
-    ends: list[int] = []
+    steps: set[int] = set()
     fractions: dict[tuple[str, str, str], tuple[float | None, float | None]] = {}
     for process in read:
         lines.look_at(process)
         rows = lines.rows(
-            """SELECT layer, direction, any_value(module_type), avg(zero_fraction), avg(saturated_fraction),
-                min(step), max(step) FROM stats WHERE layer IS NOT NULL GROUP BY layer, direction ORDER BY min(seq)"""
+            """SELECT layer, direction, any_value(module_type), avg(zero_fraction), avg(saturated_fraction)
+            FROM stats WHERE layer IS NOT NULL GROUP BY layer, direction ORDER BY min(seq)"""
         )
-        for layer, direction, module_type, zero, saturated, first, last in rows:
+        for layer, direction, module_type, zero, saturated in rows:
             layers.setdefault(direction, {})[layer] = None
-            ends += [first, last]
             before = fractions.get((layer, module_type, direction), (None, None))
             fractions[layer, module_type, direction] = (_larger(before[0], zero), _larger(before[1], saturated))
+        steps.update(step for (step,) in lines.rows("SELECT DISTINCT step FROM stats WHERE layer IS NOT NULL"))
     found = [
-        _grid(lines, processes, direction, list(of_direction), min(ends), max(ends))
+        _grid(lines, processes, direction, list(of_direction), sorted(steps))
         for direction, of_direction in layers.items()
         if of_direction
     ]
@@ -82,9 +82,10 @@ def _telling(found: dict[tuple[str, str, str], tuple[float | None, float | None]
 
 
 def _grid(
-    lines: Lines, processes: Processes, direction: str, layers: Sequence[str], first: int, last: int
+    lines: Lines, processes: Processes, direction: str, layers: Sequence[str], steps: Sequence[int]
 ) -> Statistics:
-    height, width = min(ROWS, len(layers)), min(COLUMNS, last - first + 1)
+    height, width = min(ROWS, len(layers)), min(COLUMNS, len(steps))
+    column_of = [index * width // len(steps) for index in range(len(steps))]
     row_of = {layer: index * height // len(layers) for index, layer in enumerate(layers)}
     largest: list[list[float | None]] = [[None] * width for _ in range(height)]
     deviation: list[list[float | None]] = [[None] * width for _ in range(height)]
@@ -93,10 +94,11 @@ def _grid(
     for process in read:
         lines.look_at(process)
         rows = lines.batches(
-            f"""SELECT layer, ((step - {first})::BIGINT * {width}) // {last - first + 1},
-                max(greatest(abs(min), abs(max))), max(std), max(nan_count), max(inf_count), max(numel)
-            FROM stats WHERE direction = ? AND layer IS NOT NULL GROUP BY ALL""",
-            [direction],
+            """SELECT layer, place, max(greatest(abs(min), abs(max))), max(std), max(nan_count), max(inf_count),
+                max(numel)
+            FROM stats JOIN (SELECT unnest(?::BIGINT[]) AS step, unnest(?::BIGINT[]) AS place) USING (step)
+            WHERE direction = ? AND layer IS NOT NULL GROUP BY ALL""",
+            [list(steps), column_of, direction],
         )
         for batch in rows:
             for layer, column, magnitude, std, nans, infs, numel in batch:
@@ -107,7 +109,7 @@ def _grid(
                     cell = row, column, _NAN if nans else _INF, nans, infs, 0, numel, process.rank
                     bad[row, column] = max(bad.get((row, column), cell), cell, key=lambda it: it[2:5])
     grouped = [[layer for layer in layers if row_of[layer] == row] for row in range(height)]
-    edges = [first + -(-column * (last - first + 1) // width) for column in range(width + 1)]
+    edges = [*(steps[column_of.index(column)] for column in range(width)), steps[-1] + 1]
     return Statistics(
         direction,
         tuple((names[0], names[-1], len(names)) for names in grouped),

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import torch
 
-from aorta_collectors.numerics.layers.layer_reading import LayerReading, dtype_name
+from aorta_collectors.numerics.layers.layer_reading import LayerReading
 from aorta_collectors.numerics.spans.span import BACKWARD
-from aorta_collectors.observe.tensor_stats import TensorStats
+from aorta_collectors.observe.tensor_stats import TensorStats, dtype_name
 
 # The part of a dtype's largest number that speaks for an overflow, and how much a run-up has to have grown.
 _NEAR = 16

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Sequence
 
 from aorta_collectors.numerics.layers.causes import Cause, Facts, Given
-from aorta_collectors.numerics.layers.layer_reading import dtype_name
 from aorta_collectors.numerics.names import EXIT_STOPPED
 from aorta_collectors.numerics.spans.span import BACKWARD
+from aorta_collectors.observe.tensor_stats import dtype_name
 
 _COLUMNS = 100
 _MOST_ROWS = 8  # tensors of a kind

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import torch
 
 from aorta_collectors.numerics.brick import Brick
-from aorta_collectors.observe.tensor_stats import TensorStats
+from aorta_collectors.observe.tensor_stats import TensorStats, dtype_name
 
 
 class LayerReading(NamedTuple):
@@ -56,9 +55,3 @@ class LayerReading(NamedTuple):
             "zero_fraction": stats.zero_fraction,
             "saturated_fraction": stats.saturated_fraction,
         }
-
-
-@functools.cache
-def dtype_name(dtype: torch.dtype) -> str:
-    """Such as bfloat16."""
-    return str(dtype).removeprefix("torch.")

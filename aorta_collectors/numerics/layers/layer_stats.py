@@ -1,16 +1,19 @@
 """Statistics of what each layer gives out, and of the gradients of that (`trace: layer`).
 
+They are taken in step 1 and each `stats_every`-th one after it. In the steps between, each tensor is only asked
+whether all of it is finite, which one sum tells; what is not is read and written as in any other step. With `on_bad:
+stop` it is asked for its largest magnitude, for the run-up.
+
 In host memory a tensor is read at once. On a device the numbers are queued there, and come over when the step is over:
-their lines are written with the next one. Nothing waits for a device, except with `on_bad: stop`, for each layer.
+their lines are written with the next one. Nothing waits for a device, except with `on_bad: stop`, for each layer. What
+is found on a device without waiting is found too late to read the tensor then: all steps' numbers are queued.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from collections import deque
-from collections.abc import Callable, Container, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,15 +25,17 @@ from aorta_collectors.numerics.layers.layer_reading import LayerReading
 from aorta_collectors.numerics.layers.payload import Payload
 from aorta_collectors.numerics.layers.recent import Recent
 from aorta_collectors.numerics.layers.saturation import ends_of_module
+from aorta_collectors.numerics.layers.stats_lines import Seen, StatsLines
 from aorta_collectors.numerics.layers.stop import StopTheLine
 from aorta_collectors.numerics.part import Part, StepTrace
 from aorta_collectors.numerics.spans.span import BACKWARD, FORWARD
 from aorta_collectors.observe.device.rows import accelerator
 from aorta_collectors.observe.device.streams import Device
+from aorta_collectors.observe.finite import FINITE, Finite, found_finite, found_finite_to
 from aorta_collectors.observe.host_stats import HostStats
 from aorta_collectors.observe.makers import computed_infinity
 from aorta_collectors.observe.modes import in_any_mode, out_of_modes
-from aorta_collectors.observe.stats_rows import SealedStats, StatsRows
+from aorta_collectors.observe.stats_rows import StatsRows
 from aorta_collectors.observe.tensor_stats import (
     NOTHING,
     Ends,
@@ -44,25 +49,9 @@ from aorta_collectors.observe.tensors import tensors_of
 from aorta_collectors.observe.trace import in_backward
 
 _NAMES = 20  # of layers whose tensors were passed over, for each reason
-# Steps whose numbers have not arrived: normally one, since they are read a step late.
-_MOST_WAITING = 2
 _MOST_KNOWN = 20_000  # modules
-_LAST_WAIT_S = 10.0
 # A key-value cache is what a model remembers, not what it gives out, and grows with every token.
 _STATE = re.compile(r"past_key_values|cache", re.IGNORECASE)
-
-
-class _Seen(NamedTuple):
-    """A reading whose statistics may be a row on a device."""
-
-    reading: LayerReading
-    row: int | None
-
-
-class _Past(NamedTuple):
-    step: int
-    seen: list[_Seen]
-    rows: SealedStats | None
 
 
 class LayerStats(Part):
@@ -90,16 +79,18 @@ class LayerStats(Part):
         self._host = HostStats()
         self._rows = StatsRows(device_of)
         self._stop = StopTheLine(self._now) if config.stops else None
+        self._every = config.stats_every
         self._step = 0
+        self._is_sampled = True
+        self._looked_at = 0  # tensors of the step
+        self._clean = 0
         self._calls: list[LayerCall] = []
-        self._seen: list[_Seen] = []
+        self._seen: list[Seen] = []
         self._recent = Recent()
-        self._waiting: deque[_Past] = deque()
+        self._lines = StatsLines(self._rows, self._pass_over)
         self._ends: dict[int, Ends | None] = {}
         self._paths: dict[int, tuple[str, ...]] = {}
-        self._tensors_read = 0
         self._skipped: dict[str, tuple[int, list[str]]] = {}
-        self._first_bad: dict[str, Any] | None = None
         self._is_cut = False
 
     # -- what the engine tells
@@ -109,6 +100,7 @@ class LayerStats(Part):
 
     def step_began(self, step: int) -> None:
         self._step = step
+        self._is_sampled = (step - 1) % self._every == 0
         self._calls.clear()
 
     def entered(self, brick: Brick, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
@@ -143,34 +135,34 @@ class LayerStats(Part):
         if self._stop is not None:
             self._stop.loss_scaled()
 
+    def backward_began(self, tensors: Sequence[Tensor]) -> None:
+        if self._stop is not None:
+            self._stop.backward_began()
+
+    def backward_ended(self) -> None:
+        if self._stop is not None:
+            self._stop.backward_ended()
+
     def step_ended(self, trace: StepTrace) -> None:
         seen, self._seen = self._seen, []
+        self._looked_at = 0
         self._calls.clear()
         self._recent.clear()
         if len(self._paths) > _MOST_KNOWN:  # of ever new models; they are found anew where they are needed
             self._paths.clear()
             self._ends.clear()
-        rows = self._rows.seal()
-        if seen:
-            self._waiting.append(_Past(trace.step, seen, rows))
-        until = time.monotonic() + _LAST_WAIT_S if trace.is_last else 0.0
-        while self._waiting and self._has_arrived(self._waiting[0].rows, until):
-            self._write(self._waiting.popleft(), trace)
-        if trace.is_last:
-            for past in self._waiting:
-                for each in past.seen:
-                    self._pass_over(each.reading.brick, "never arrived from the device")
-            self._waiting.clear()
+        self._lines.step_ended(seen, trace)
         if self._stop is not None:
             self._stop.step_ended()
 
     def fields(self) -> Mapping[str, Any]:
         return {
-            "tensors_read": self._tensors_read,
+            "tensors_read": self._lines.written,
+            "tensors_checked": self._clean + self._lines.clean,
             "tensors_skipped": {
                 reason: {"count": count, "layers": layers} for reason, (count, layers) in self._skipped.items()
             },
-            "first_bad": self._first_bad,
+            "first_bad": self._lines.first_bad,
             "stopped": self._stop.stopped if self._stop is not None else None,
         }
 
@@ -187,6 +179,13 @@ class LayerStats(Part):
         values, reason = values_of(tensor)
         if values is None and reason != "empty":
             self._pass_over(brick, reason)
+            return
+        finite = None if self._is_sampled else self._found_finite(tensor, values)
+        if finite is not None:
+            self._looked_at += 1
+            self._clean += 1
+            if self._stop is not None:
+                self._stop.passed(brick, direction, path, tensor, self._step, finite.peak)
             return
         ends = (self._ends_of(brick) if direction == FORWARD else None) or ends_of(tensor.dtype)
         row = None
@@ -215,14 +214,30 @@ class LayerStats(Part):
                 masked = is_mask(tensor, stats, call, self._now)
         shape = tuple(tensor.shape) if values is None or not tensor.is_nested else tuple(values.shape)
         reading = LayerReading(brick, direction, path, tensor.dtype, shape, stats, masked)
-        self._tensors_read += 1
-        self._seen.append(_Seen(reading, row))
-        if self._payload is not None:
-            self._payload.keep(brick.layer, direction, path, tensor, values, len(self._seen) - 1)
-        if row is None and reading.is_bad:
-            self._note_bad(reading.line(self._step, len(self._seen) - 1))
+        seq = self._looked_at
+        self._looked_at += 1
+        self._seen.append(Seen(seq, reading, row, self._is_sampled))
+        is_bad = row is None and reading.is_bad
+        if self._payload is not None and (self._is_sampled or is_bad):
+            self._payload.keep(brick.layer, direction, path, tensor, values, seq)
+        if is_bad:
+            self._lines.note_bad(reading.line(self._step, seq))
         if self._stop is not None:
             self._stop.look(reading, tensor, call, self._step)
+
+    def _found_finite(self, tensor: Tensor, values: Tensor | None) -> Finite | None:
+        """None where it is not all finite, and where that cannot be told at once."""
+        if values is None:
+            return FINITE
+        found = self._recent.find_finite(tensor)
+        if found is None:
+            if self._stop is not None:
+                found = found_finite_to(values)
+            elif values.device.type in self._on_host:
+                found = found_finite(values)
+            if found is not None:
+                self._recent.add_finite(tensor, found)
+        return found
 
     def _now(self, tensor: Tensor) -> TensorStats | None:
         """The statistics of any tensor at once, waiting where it has to; None where there are none."""
@@ -260,31 +275,3 @@ class LayerStats(Part):
         if not self._is_cut:
             self._is_cut = True
             self._warn(f"of an output with more than {most} tensors the others are not read")
-
-    def _note_bad(self, line: dict[str, Any]) -> None:
-        first = self._first_bad  # what comes from a device is known later, and may have been earlier
-        if first is None or (line["step"], line["seq"]) < (first["step"], first["seq"]):
-            self._first_bad = line
-
-    # -- lines
-
-    def _has_arrived(self, rows: SealedStats | None, until: float) -> bool:
-        """Whether a step can be written; the oldest of several is waited for, however long it takes."""
-        while rows is not None and not rows.is_ready():
-            if len(self._waiting) > _MOST_WAITING:
-                return not self._rows.is_capturing
-            if time.monotonic() >= until:
-                return False
-            time.sleep(0.001)
-        return True
-
-    def _write(self, past: _Past, trace: StepTrace) -> None:
-        arrived = past.rows.stats() if past.rows is not None else []
-        for seq, (reading, row) in enumerate(past.seen):
-            known = reading if row is None else reading._replace(stats=arrived[row])
-            line = known.line(past.step, seq)
-            if known.is_bad:
-                trace.bad_steps.add(past.step)
-                if row is not None:
-                    self._note_bad(line)
-            trace.stats.append(line)

@@ -1,8 +1,9 @@
 """Full tensors of layers, one safetensors file a step (`trace: payload`).
 
-A tensor is copied when it is read, since the program may change it afterwards, and written when its step is over; from
-a device the copy goes to pinned memory in the order of the program's stream, and is written once it has arrived. What
-would lead beyond `payload_max_bytes` is left out, whole tensors at a time, and counted.
+They are those of the steps whose statistics are taken (`stats_every`), and in other steps what is found at once to be
+bad, as in host memory. A tensor is copied when it is read, since the program may change it afterwards, and written when
+its step is over; from a device the copy goes to pinned memory in the order of the program's stream, and is written once
+it has arrived. What would lead beyond `payload_max_bytes` is left out, whole tensors at a time, and counted.
 
 A file holds each tensor under "layer|direction|tensor_path", such as "h.0.attn|forward|[0]", with "|2" behind it for
 the second call of the layer in the step. Its metadata tell the step and, as JSON by that name, the order (`seq`, as in
@@ -13,8 +14,6 @@ are no strided numbers, are kept as what was read of them: see observe.readable.
 from __future__ import annotations
 
 import json
-import math
-import os
 from collections import deque
 from collections.abc import Callable, Container, Mapping
 from pathlib import Path
@@ -24,10 +23,12 @@ import torch
 from torch import Tensor
 
 from aorta_collectors.numerics.config import Config
-from aorta_collectors.numerics.layers.layer_reading import dtype_name
 from aorta_collectors.numerics.part import Part, StepTrace
 from aorta_collectors.observe.device.rows import accelerator
-from aorta_collectors.observe.device.streams import Device, Mark, apart
+from aorta_collectors.observe.device.streams import Device, apart
+from aorta_collectors.observe.host_copies import Arrival, HostCopies
+from aorta_collectors.observe.tensor_stats import dtype_name
+from aorta_collectors.observe.whole_file import write_whole
 
 # dtypes that every version of safetensors stores.
 _STORED = frozenset(
@@ -44,7 +45,7 @@ class _Past(NamedTuple):
     step: int
     tensors: dict[str, Tensor]
     about: dict[str, dict[str, Any]]
-    marks: list[Mark]
+    arrival: Arrival
 
 
 class Payload(Part):
@@ -66,15 +67,12 @@ class Payload(Part):
         device_of: Callable[[torch.device], Device | None] = accelerator,
         host: Container[str] = ("cpu",),
     ) -> None:
-        self._on_host = host
+        self._copies = HostCopies(device_of, host)
         self._most = config.payload_max_bytes
         self._place = place
         self._warn = warn
-        self._device_of = device_of
-        self._devices: dict[torch.device, Device | None] = {}
         self._tensors: dict[str, Tensor] = {}
         self._about: dict[str, dict[str, Any]] = {}
-        self._streams: dict[tuple[torch.device, int], None] = {}
         self._waiting: deque[_Past] = deque()
         self._counts = {"files": 0, "tensors": 0, "bytes": 0, "tensors_dropped": 0, "bytes_dropped": 0}
         self._taken = 0
@@ -98,9 +96,8 @@ class Payload(Part):
         if self._taken + size > self._most or self._has_failed:
             self._drop(1, size)
             return
-        with apart():
-            copied = self._copied(values)
-        if copied is None:
+        copied = self._copies.copy(values)
+        if copied is None:  # a CUDA graph is captured
             self._drop(1, size)
             return
         self._taken += size
@@ -114,47 +111,17 @@ class Payload(Part):
 
     def step_ended(self, trace: StepTrace) -> None:
         if self._tensors:
-            marks = []
-            for device, stream in self._streams:
-                on = self._on(device)
-                assert on is not None
-                with on.entered():
-                    marks.append(on.mark(stream))
-            self._waiting.append(_Past(trace.step, self._tensors, self._about, marks))
-            self._tensors, self._about, self._streams = {}, {}, {}
+            self._waiting.append(_Past(trace.step, self._tensors, self._about, self._copies.seal()))
+            self._tensors, self._about = {}, {}
         while self._waiting:
-            marks = self._waiting[0].marks
+            arrival = self._waiting[0].arrival
             is_due = trace.is_last or len(self._waiting) > _MOST_WAITING
-            if not is_due and not all(mark.query() for mark in marks):
+            if not (arrival.is_there() or (is_due and arrival.wait())):
                 break
-            for mark in marks:
-                if not mark.query():
-                    mark.synchronize()
             self._write(self._waiting.popleft())
 
     def fields(self) -> Mapping[str, Any]:
         return {"payload": dict(self._counts)}
-
-    def _copied(self, values: Tensor) -> Tensor | None:
-        """A copy in host memory, without gaps, or on its way there; None while a CUDA graph is captured."""
-        if values.device.type in self._on_host:
-            return torch.empty(values.shape, dtype=values.dtype, device="cpu").copy_(values)
-        on = self._on(values.device)
-        if on is None:
-            return values.detach().to("cpu", copy=True).contiguous()
-        with on.entered():
-            if on.is_capturing():
-                return None
-            target = on.host_memory(math.ceil(values.numel() * values.element_size() / 8)).view(torch.uint8)
-            copied = target[: values.numel() * values.element_size()].view(values.dtype).view(values.shape)
-            copied.copy_(values.contiguous(), non_blocking=True)
-            self._streams[values.device, on.stream()] = None
-        return copied
-
-    def _on(self, device: torch.device) -> Device | None:
-        if device not in self._devices:
-            self._devices[device] = self._device_of(device)
-        return self._devices[device]
 
     def _write(self, past: _Past) -> None:
         size = sum(tensor.numel() * tensor.element_size() for tensor in past.tensors.values())
@@ -163,7 +130,8 @@ class Payload(Part):
             if place is None:
                 raise FileNotFoundError("there is no directory to write to")
             directory, stem = place
-            _save(directory / f"payload_{stem}_step{past.step}.safetensors", past)
+            path = directory / f"payload_{stem}_step{past.step}.safetensors"
+            write_whole(path, lambda partial: _save(partial, past))
         except Exception as error:  # as of a full disk, or without safetensors
             if not self._has_failed:
                 self._has_failed = True
@@ -180,14 +148,8 @@ class Payload(Part):
 
 
 def _save(path: Path, past: _Past) -> None:
-    """Under another name first, so that whoever finds the file finds it whole."""
     from safetensors.torch import save_file
 
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     about = {key: json.dumps(told) for key, told in past.about.items()}
-    try:
-        with apart():
-            save_file(past.tensors, partial, {"step": str(past.step), **about})
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with apart():
+        save_file(past.tensors, path, {"step": str(past.step), **about})

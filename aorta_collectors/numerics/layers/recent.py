@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from aorta_collectors.observe.finite import Finite
 from aorta_collectors.observe.tensor_stats import Ends, TensorStats
 
 # An output may have several tensors, such as a loss beside the logits.
@@ -27,10 +28,14 @@ class _Read(NamedTuple):
 
 
 class Recent:
-    """A few tensors of this step, with what was read of them: statistics, or the number of a row on a device."""
+    """A few tensors of this step, with what was read of them: statistics, or the number of a row on a device.
+
+    Those that were only found to be all finite are kept beside them.
+    """
 
     def __init__(self) -> None:
         self._read: deque[_Read] = deque(maxlen=_MOST)
+        self._finite: deque[tuple[weakref.ref[Tensor], int, Finite]] = deque(maxlen=_MOST)
 
     def find(self, tensor: Tensor, ends: Ends | None) -> tuple[TensorStats, int | None] | None:
         """What was read of the same tensor with the same ends; None if it was not, or was changed in place since."""
@@ -43,6 +48,18 @@ class Recent:
         if not tensor.is_inference():  # of those torch does not tell whether they were changed
             self._read.append(_Read(weakref.ref(tensor), tensor._version, ends, stats, row))
 
+    def find_finite(self, tensor: Tensor) -> Finite | None:
+        """What was found of the same tensor, if it was all finite, and was not changed in place since."""
+        for finite, version, found in self._finite:
+            if finite() is tensor and version == tensor._version:
+                return found
+        return None
+
+    def add_finite(self, tensor: Tensor, found: Finite) -> None:
+        if not tensor.is_inference():
+            self._finite.append((weakref.ref(tensor), tensor._version, found))
+
     def clear(self) -> None:
         """The step is over: its rows have no meaning in the next."""
         self._read.clear()
+        self._finite.clear()

@@ -3,6 +3,10 @@
 A gradient is that of a layer's output, so that one that is bad was made by what comes after: the layer whose own
 gradient was seen clean just before is the one that is named, or, where several layers took the output in, one of those.
 
+In a step whose statistics are not taken a layer is only known to be clean. What the diagnosis tells of its tensor is
+read when the line is stopped, if the tensor is still there as it was. An output that is there when the backward pass
+begins, since autograd needs it, is held until the next layer's gradient was seen clean.
+
 With a GradScaler Inf and NaN in gradients are part of its work: it skips the step and scales less. A gradient of a loss
 that was scaled stops the line only when that goes on for longer than the scale can be halved.
 """
@@ -12,13 +16,14 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from torch import Tensor
 
 from aorta_collectors.numerics.brick import Brick
 from aorta_collectors.numerics.layers.causes import Cause, Facts, Given, causes_of
+from aorta_collectors.numerics.layers.clean import Clean
 from aorta_collectors.numerics.layers.diagnosis import diagnosis
 from aorta_collectors.numerics.layers.evidence import bad_lookups, flat_rows, last_operations, loses_eps, masked_rows
 from aorta_collectors.numerics.layers.layer_call import LayerCall
@@ -52,9 +57,10 @@ class StopTheLine:
         self._read = read
         self._write = write
         self.stopped: dict[str, Any] | None = None
-        self._clean: dict[str, LayerReading] = {}
+        self._clean: dict[str, Clean] = {}
         self._peaks: dict[tuple[int, str, str], deque[tuple[int, float]]] = {}
-        self._outputs: dict[int, list[LayerReading]] = {}
+        self._outputs: dict[int, list[Clean]] = {}
+        self._unread: list[int] = []  # numbers of bricks with outputs of this step that were not read
         self._operations: dict[int, tuple[str, ...]] = {}
         self._made: dict[int, tuple[weakref.ref[Tensor], Brick]] = {}
         self._takers: dict[int, list[Brick]] = {}
@@ -80,9 +86,25 @@ class StopTheLine:
     def loss_scaled(self) -> None:
         self._is_scaled = True
 
+    def backward_began(self) -> None:
+        for number in self._unread:
+            self._outputs[number] = [output.held() for output in self._outputs[number]]
+
+    def backward_ended(self) -> None:
+        if BACKWARD in self._clean:
+            self._clean[BACKWARD] = self._clean[BACKWARD].let_go()
+        for number in self._unread:
+            self._let_go(number)
+
+    def _let_go(self, number: int) -> None:
+        """Of a brick's outputs."""
+        self._outputs[number] = [output.let_go() for output in self._outputs.get(number, ())]
+
     def step_ended(self) -> None:
         self._skips = self._skips + 1 if self._is_scaled and self._was_bad else 0
         self._is_scaled = self._was_bad = False
+        self.backward_ended()  # where it was left by an exception
+        self._unread.clear()
         self._clean.clear()
         self._made.clear()
         self._takers.clear()
@@ -106,30 +128,50 @@ class StopTheLine:
         Raises:
             LineStopped: It is bad.
         """
-        key = (reading.brick.number, reading.direction, reading.path)
-        peaks = self._peaks.setdefault(key, deque(maxlen=_RUN_UP))
-        if reading.stats.finite_abs_max is not None:
-            peaks.append((step, reading.stats.finite_abs_max))
+        peaks = self._peaks_of(reading.brick, reading.direction, reading.path, step, reading.stats.finite_abs_max)
         if reading.is_bad:
             if reading.direction == BACKWARD and self._is_scaled and self._skips < _MOST_SKIPS:
                 self._was_bad = True
                 return
             self._stop(reading, tensor, call, step, list(peaks))
-        self._clean[reading.direction] = reading
-        if reading.direction == FORWARD:
-            self._made[id(tensor)] = (weakref.ref(tensor), reading.brick)
-            self._remember(reading, tensor)
-            if reading.brick.is_root:
+        self._passed(Clean.read(reading), reading.direction, tensor)
+
+    def _peaks_of(
+        self, brick: Brick, direction: str, path: str, step: int, peak: float | None
+    ) -> deque[tuple[int, float]]:
+        """The largest finite magnitudes of a tensor, of this step last."""
+        peaks = self._peaks.setdefault((brick.number, direction, path), deque(maxlen=_RUN_UP))
+        if peak is not None:
+            peaks.append((step, peak))
+        return peaks
+
+    def passed(self, brick: Brick, direction: str, path: str, tensor: Tensor, step: int, peak: float | None) -> None:
+        """A tensor that is all finite, of which no more is known than its largest magnitude."""
+        self._peaks_of(brick, direction, path, step, peak)
+        if direction == FORWARD:
+            self._unread.append(brick.number)
+        self._passed(Clean.unread(brick, path, tensor, hold=direction == BACKWARD), direction, tensor)
+
+    def _passed(self, clean: Clean, direction: str, tensor: Tensor) -> None:
+        before = self._clean.get(direction)
+        self._clean[direction] = clean
+        if direction == BACKWARD:
+            if self._unread and before is not None and before.brick is not clean.brick:
+                self._let_go(before.brick.number)
+        else:
+            self._made[id(tensor)] = (weakref.ref(tensor), clean.brick)
+            self._remember(clean, tensor)
+            if clean.brick.is_root:
                 self._root_call = None
 
-    def _remember(self, reading: LayerReading, tensor: Tensor) -> None:
+    def _remember(self, clean: Clean, tensor: Tensor) -> None:
         """What the backward pass would have to be explained with."""
-        number = reading.brick.number
+        number = clean.brick.number
         outputs = self._outputs.setdefault(number, [])
-        if any(other.path == reading.path for other in outputs):
+        if any(other.path == clean.path for other in outputs):
             outputs.clear()
-        outputs.append(reading)
-        module = reading.brick.module()
+        outputs.append(clean)
+        module = clean.brick.module()
         if not type(module).__module__.startswith("torch.nn."):
             self._operations[number] = last_operations(tensor)
 
@@ -174,13 +216,11 @@ class StopTheLine:
             "parameters": self._parameters(brick),
         }
         if reading.direction == BACKWARD:
-            came_in = [] if clean is None else [_given(f"gradient in, {clean.brick.layer}", clean)]
+            came_in = [] if clean is None else self._known({f"gradient in, {clean.brick.layer}": [clean]})
             sources = {reading.brick.number: reading.brick, brick.number: brick}
-            outputs = [
-                _given(f"output of {source.layer}", output)
-                for source in sources.values()
-                for output in self._outputs.get(source.number, ())
-            ]
+            outputs = self._known(
+                {f"output of {source.layer}": self._outputs.get(source.number, ()) for source in sources.values()}
+            )
             operations = self._operations.get(brick.number, ())
             return Facts(inputs=came_in, outputs=outputs, operations=operations, **common)
         given = [] if call is None else self._inputs(call, tensor)
@@ -197,7 +237,17 @@ class StopTheLine:
             **common,
         )
 
-    def _maker(self, reading: LayerReading, clean: LayerReading | None) -> Brick:
+    def _known(self, named: Mapping[str, Sequence[Clean]]) -> list[Given]:
+        """Of tensors that were clean, as far as there are statistics of them."""
+        found = []
+        for name, those in named.items():
+            for clean in those:
+                stats = clean.stats(self._read)
+                if stats is not None:
+                    found.append(Given(name, clean.dtype, clean.shape, stats))
+        return found
+
+    def _maker(self, reading: LayerReading, clean: Clean | None) -> Brick:
         """Of a bad gradient of `reading.brick`'s output, the layer whose backward it came out of."""
         takers = [taker for taker in self._takers.get(reading.brick.number, ()) if taker.is_leaf]
         if clean is None:
@@ -221,10 +271,6 @@ class StopTheLine:
             if stats is not None:
                 found.append(Given(f"parameter {name}", parameter.dtype, tuple(parameter.shape), stats))
         return found
-
-
-def _given(name: str, reading: LayerReading) -> Given:
-    return Given(name, reading.dtype, reading.shape, reading.stats)
 
 
 def _told(facts: Facts, causes: list[Cause]) -> dict[str, Any]:

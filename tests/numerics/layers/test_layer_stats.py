@@ -17,7 +17,7 @@ from aorta_collectors.schema_check import validator
 from tests.numerics.layer_hooks import Driven, bricks_of, small_model
 from tests.observe.device.fakes import FakeDevice
 
-LAYER = Config(trace="layer")
+LAYER = Config(trace="layer", stats_every=1)
 
 
 def no_warning(text: str) -> None:

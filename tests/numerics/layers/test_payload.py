@@ -21,7 +21,7 @@ from tests.observe.device.fakes import FakeDevice
 
 
 def payload(directory: Path, most: int = 1 << 20, **given: Any) -> Payload:
-    config = Config(trace="payload", payload_max_bytes=most)
+    config = Config(trace="payload", payload_max_bytes=most, stats_every=1)
     return Payload(config, lambda: (directory, "rank0"), _no_warning, **given)
 
 
@@ -41,7 +41,7 @@ class TestOfAModel:
     def test_outputs_and_gradients_of_each_step(self, tmp_path: Path) -> None:
         model = small_model()
         kept = payload(tmp_path)
-        watched = Driven(LayerStats(Config(trace="payload"), _no_warning, payload=kept), model)
+        watched = Driven(LayerStats(Config(trace="payload", stats_every=1), _no_warning, payload=kept), model)
         outputs = []
         for step in (1, 2):
             with watched.step():
@@ -82,7 +82,7 @@ class TestOfAModel:
                 return result
 
         kept = payload(tmp_path)
-        watched = Driven(LayerStats(Config(trace="payload"), _no_warning, payload=kept), Twice())
+        watched = Driven(LayerStats(Config(trace="payload", stats_every=1), _no_warning, payload=kept), Twice())
         with watched.step():
             watched.model(torch.randn(1, 2))
         kept.step_ended(watched.traces[-1])

@@ -21,7 +21,7 @@ from aorta_collectors.numerics.part import LineStopped, StepTrace
 from tests.numerics.layer_hooks import Driven, small_model
 from tests.support import PYTHON, run, summary
 
-STOP = Config(trace="layer", on_bad="stop")
+STOP = Config(trace="layer", on_bad="stop", stats_every=1)
 
 
 def driven(model: nn.Module, named: dict[str, str] | None = None) -> Driven:
