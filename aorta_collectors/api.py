@@ -171,8 +171,10 @@ class Collector(ABC):
     summaries: ClassVar[tuple[str, ...]] = ()
     schema: ClassVar[Mapping[str, Any]]
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if abstract:
+            return  # what several collectors share: `class Base(Collector, abstract=True)`
         for attribute in ("name", "output_subdir"):
             if not isinstance(getattr(cls, attribute, None), str):
                 raise TypeError(f"{cls.__module__}.{cls.__qualname__} needs a class attribute {attribute}: str")

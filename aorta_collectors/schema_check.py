@@ -67,6 +67,12 @@ def first_fault(checker: Any, value: Any) -> tuple[str, str] | None:
     return _path(error.path), _message(error)
 
 
+def fault_text(fault: tuple[str, str]) -> str:
+    """A fault as the end of a sentence: "steps: must be ...", or, of the value as a whole, what is wrong alone."""
+    path, message = fault
+    return f"{path}: {message}" if path else message
+
+
 def suggestion(word: str, known: Iterator[str] | list[str]) -> str:
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -43,7 +43,7 @@ def _restored_environment() -> Iterator[None]:
     """No test leaves a variable behind, and none sees a variable of ours from the developer's shell."""
     before = dict(os.environ)
     for name in list(os.environ):
-        if name.startswith(("NANLOG_", "NUMERICS_", "AORTA_COLLECTORS", "TRACEPARENT")):
+        if name.startswith(("NANLOG_", "NUMERICS_", "TENSORS_", "MEMORY_", "AORTA_COLLECTORS", "TRACEPARENT")):
             del os.environ[name]
     yield
     for name in set(os.environ) - set(before):

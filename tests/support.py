@@ -37,7 +37,7 @@ def interruptible() -> None:
 
 def run(argv: list[str], cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 120) -> Ran:
     """Run a command of this environment (python, torchrun, aorta, aorta-collectors are found first on PATH)."""
-    ours = ("NANLOG_", "NUMERICS_", "AORTA_", "PYTHONPATH", "TRACEPARENT", "TRACESTATE")
+    ours = ("NANLOG_", "NUMERICS_", "TENSORS_", "MEMORY_", "AORTA_", "PYTHONPATH", "TRACEPARENT", "TRACESTATE")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     inherited["PATH"] = f"{BIN}{os.pathsep}{inherited.get('PATH', '')}"
     inherited["OMP_NUM_THREADS"] = "1"

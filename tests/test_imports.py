@@ -17,9 +17,16 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 OURS = "aorta_collectors"
 
 #: Where functions of others are replaced, outside of host.
-PATCHES = ("observe/builders.py", "observe/calls.py", "observe/process/hard_exit.py")
+PATCHES = (
+    "observe/builders.py",
+    "observe/calls.py",
+    "observe/compiling/own_hooks.py",
+    "observe/process/hard_exit.py",
+)
 #: What observes with torch. The sweep's side may read what these left, and does not import what watches.
-COLLECTORS = {"layer_numerics", "numerics"}
+COLLECTORS = {"layer_numerics", "numerics", "tensors", "memory"}
+#: What runs sweeps to answer a question, beside scaleout.
+INVESTIGATE = "investigate"
 
 # What the interpreter itself does for an uncaught exception; the front-end stands in its place.
 INTERPRETERS_OWN = {
@@ -103,14 +110,20 @@ class TestLines:
     @pytest.mark.parametrize(
         ("part", "forbidden"),
         [
-            ("layer_numerics", {"host", "cli", "evidence", "registry", "numerics"}),
-            ("numerics", {"host", "cli", "evidence", "registry", "layer_numerics"}),
+            *(
+                (collector, {"host", "cli", "evidence", "registry", "investigate", *COLLECTORS} - {collector})
+                for collector in sorted(COLLECTORS)
+            ),
+            (
+                "torch_collector",
+                {"host", "cli", "evidence", "registry", "observe", "analysis", "report", "artifacts", *COLLECTORS},
+            ),
             ("artifacts", {"host", "cli", "evidence", "registry", "frontend", "observe", *COLLECTORS}),
             (
                 "frontend",
                 {"host", "cli", "evidence", "registry", "options", "api", "observe", "process", *COLLECTORS},
             ),
-            ("api", {"host", "evidence", "cli", "registry", "frontend", *COLLECTORS}),
+            ("api", {"host", "evidence", "cli", "registry", "frontend", "torch_collector", *COLLECTORS}),
             ("launch", {"host", "evidence", "cli", "registry", "api", "options", *COLLECTORS}),
             ("options", {"host", "evidence", "cli", "registry", "api", "launch", *COLLECTORS}),
             ("schema_check", {"host", "evidence", "cli", "registry", "api", "launch", "options", *COLLECTORS}),
@@ -120,12 +133,19 @@ class TestLines:
                 "evidence",
                 {"host", "cli", "registry", "observe", "frontend", "analysis", "report", "scaleout", *COLLECTORS},
             ),
-            ("analysis", {"host", "cli", "registry", "observe", "frontend", "scaleout", "report", "export"}),
-            ("report", {"host", "cli", "registry", "observe", "frontend", "scaleout", "export", *COLLECTORS}),
+            (
+                "analysis",
+                {"host", "cli", "registry", "observe", "frontend", "scaleout", "report", "export", INVESTIGATE},
+            ),
+            (
+                "report",
+                {"host", "cli", "registry", "observe", "frontend", "scaleout", "export", INVESTIGATE, *COLLECTORS},
+            ),
             # The timeline that it writes is the one of numerics' --trace-output.
             ("export", {"host", "cli", "registry", "observe", "frontend", "scaleout", "layer_numerics"}),
-            ("host", {"cli", "observe", "frontend", "workloads", "analysis", "scaleout", *COLLECTORS}),
-            ("scaleout", {"cli", "observe", "frontend", "workloads", "analysis", *COLLECTORS}),
+            ("host", {"cli", "observe", "frontend", "workloads", "analysis", "scaleout", INVESTIGATE, *COLLECTORS}),
+            ("scaleout", {"cli", "observe", "frontend", "workloads", "analysis", INVESTIGATE, *COLLECTORS}),
+            (INVESTIGATE, {"cli", "observe", "frontend", "workloads", "scaleout", *COLLECTORS}),
             ("workloads", {"cli", "registry", "observe", "frontend", *COLLECTORS}),
             ("cli", {"observe", "frontend", *COLLECTORS}),
             ("import_watch", {"host", "evidence", "cli", "registry", "api", "launch", "options", *COLLECTORS}),
@@ -145,11 +165,12 @@ class TestLines:
 
     def test_torch_is_imported_at_the_top_only_where_a_model_is_observed(self) -> None:
         lazy = {"collector", "support", "verification", "names", "config", "arming", "__main__", "__init__"}
-        lazy |= {"span", "options", "standalone", "metrics", "reading", "contents", "caveats", "output"}
-        lazy |= {"chrome", "causal", "span_lines", "trace_context", "otlp"}
+        lazy |= {"span", "options", "standalone", "metrics", "reading", "contents", "caveats"}
+        lazy |= {"chrome", "causal", "span_lines", "trace_context", "otlp", "steps"}
         for file in FILES:
             part, *below = file.relative_to(PACKAGE).parts
-            if (part == "observe" and below[0] != "process") or (part in COLLECTORS and file.stem not in lazy):
+            is_lazy = file.stem in lazy or "verify" in below
+            if (part == "observe" and below[0] != "process") or (part in COLLECTORS and not is_lazy):
                 continue
             top = [node for node in ast.parse(file.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
             names = [alias.name for node in top if isinstance(node, ast.Import) for alias in node.names]
@@ -160,7 +181,7 @@ class TestLines:
     def test_the_repositorys_own_collectors_use_the_contract_an_author_has(self, collector: str) -> None:
         """Whatever collector.py takes from the package, beyond its own folder, is open to others too."""
         found = {item.part for item in imports_of(PACKAGE / collector / "collector.py") if is_ours(item)}
-        assert found <= {"api", "import_watch", "options", "process", "schema_check", collector}
+        assert found <= {"api", "import_watch", "options", "process", "schema_check", "torch_collector", collector}
 
 
 class TestFiles:
@@ -242,10 +263,17 @@ class TestLoading:
     def test_the_sweeps_side_loads_no_torch(self, tmp_path: Path) -> None:
         names = ["aorta_collectors", "aorta_collectors.host", "aorta_collectors.api", "aorta_collectors.cli"]
         names += [f"aorta_collectors.{collector}.collector" for collector in sorted(COLLECTORS)]
-        names += ["aorta_collectors.numerics.__main__", "aorta_collectors.evidence.run"]
+        names += [f"aorta_collectors.{collector}.__main__" for collector in sorted(COLLECTORS)]
+        names += ["aorta_collectors.evidence.run"]
         for name in names:
             loaded = run([PYTHON, "-c", IMPORT_ONE_BY_ONE, name], tmp_path).ok().out.split()[1:]
             assert "torch" not in loaded, name
+
+    @pytest.mark.parametrize("collector", sorted(COLLECTORS))
+    def test_a_front_end_leaves_the_order_of_exit_handlers_as_it_is(self, tmp_path: Path, collector: str) -> None:
+        """multiprocessing registers its own when it is imported: that is for the program to do."""
+        code = f"import sys, aorta_collectors.{collector}.__main__; print('multiprocessing' in sys.modules)"
+        assert run([PYTHON, "-c", code], tmp_path).ok().out == "False\n"
 
     def test_importing_the_package_or_its_host_side_loads_nothing_heavy(self, tmp_path: Path) -> None:
         ran = run([PYTHON, "-c", IMPORT_ONE_BY_ONE, "aorta_collectors", "aorta_collectors.host"], tmp_path).ok()
@@ -263,14 +291,8 @@ for group in ("aorta.collectors", "aorta.mitigations", "aorta.workloads"):
             print(entry.name, "torch" in sys.modules)
 """
         assert run([PYTHON, "-c", code], tmp_path).ok().out.split() == [
-            "layer_numerics",
-            "False",
-            "numerics",
-            "False",
-            "no_collectors",
-            "False",
-            "script",
-            "False",
+            *("layer_numerics", "False", "memory", "False", "numerics", "False", "tensors", "False"),
+            *("no_collectors", "False", "script", "False"),
         ]
 
     def test_the_observing_side_runs_where_only_torch_is_installed(self, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class TestThirdParties:
         entries = {"heartbeat": "my_package:Heartbeat"}
         package(tmp_path / "site", "my-package", entries, my_package=heartbeat_source())
         offered, found, torch = load(tmp_path, "heartbeat", "layer_numerics")
-        assert offered == ["heartbeat", "layer_numerics", "numerics"]
+        assert offered == ["heartbeat", "layer_numerics", "memory", "numerics", "tensors"]
         assert found == {"heartbeat": "Heartbeat", "layer_numerics": "LayerNumerics"}
         assert not torch
 
@@ -156,7 +156,7 @@ class TestThirdParties:
         package(tmp_path / "site", "second-package", {"heartbeat": "second:Heartbeat"}, second=source)
         package(tmp_path / "site", "a-copy", {"layer_numerics": "first:Heartbeat"})
         offered, found, _ = load(tmp_path, "heartbeat", "layer_numerics")
-        assert offered == ["heartbeat", "layer_numerics", "numerics"]
+        assert offered == ["heartbeat", "layer_numerics", "memory", "numerics", "tensors"]
         assert found["heartbeat"] == (
             "collector 'heartbeat' is offered by first-package and second-package; "
             "uninstall one, since neither is preferred"

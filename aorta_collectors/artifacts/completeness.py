@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from aorta_collectors.api import Artifacts, Expected, Verdict
 from aorta_collectors.artifacts.cast import Cast
@@ -59,6 +59,18 @@ def check_end(process: P, cast: Cast[P]) -> None:
             Verdict.INCOMPLETE,
             f"rank {process.rank} ended in step {process.steps} with {process.ended_by}, before anything bad was seen",
         )
+
+
+def check_all_seen(process: Process) -> None:
+    """Raise Fault (incomplete) where hooks failed: there was something to see, and it was not."""
+    if process.summary["hook_errors"]:
+        told = hook_errors(process.summary)
+        raise Fault(Verdict.INCOMPLETE, f"rank {process.rank}, by step {process.steps}: {told}")
+
+
+def hook_errors(summary: Mapping[str, Any]) -> str:
+    """What a summary says of hooks that failed."""
+    return f"{summary['hook_errors']} exception(s) in hooks, the first of them {summary.get('first_hook_error')}"
 
 
 def check_idle(process: P, cast: Cast[P], check_all_seen: Callable[[P], None]) -> None:

@@ -10,7 +10,7 @@ from aorta_collectors import strict_json
 from aorta_collectors.api import Artifacts, Verdict
 from aorta_collectors.artifacts.process import Fault, Process
 from aorta_collectors.errors import ArtifactError
-from aorta_collectors.schema_check import first_fault, validator
+from aorta_collectors.schema_check import fault_text, first_fault, validator
 
 # Lines are checked together as far as all is well with them; the text of a batch, in bytes.
 _BATCH_BYTES = 1 << 20
@@ -94,7 +94,7 @@ class LinesFile:
             raise Fault(Verdict.INVALID, f"{place}: {error}") from None
         fault = first_fault(validator(self.schema), line)
         if fault is not None:
-            raise Fault(Verdict.INVALID, f"{place}: {fault[0]}: {fault[1]}")
+            raise Fault(Verdict.INVALID, f"{place}: {fault_text(fault)}")
         if any(line[key] != process.summary[key] for key in self.identity):
             raise Fault(Verdict.STALE, f"{place} is from process {line['pid']}, not from this trial")
         if line["step"] > process.steps:

@@ -84,7 +84,7 @@ class Process(ABC):
 
     @property
     def ended_in_order(self) -> bool:
-        return bool(_IN_ORDER.fullmatch(self.ended_by)) and self.summary.get("status") != "ended"
+        return is_in_order(self.ended_by) and self.summary.get("status") != "ended"
 
     def state(self) -> dict[str, Any]:
         """For the receipt."""
@@ -94,6 +94,11 @@ class Process(ABC):
             **{key: _short(self.summary.get(key)) for key in keys},
             "ended_by": self.killed_by or self.summary.get("ended_by"),
         }
+
+
+def is_in_order(ended_by: str) -> bool:
+    """Whether a program that ended like that had come to its end by itself."""
+    return bool(_IN_ORDER.fullmatch(ended_by))
 
 
 def _short(value: Any) -> Any:

@@ -11,7 +11,7 @@ from aorta_collectors.api import Artifacts, Expected, Verdict
 from aorta_collectors.artifacts.notes import killed_by
 from aorta_collectors.artifacts.process import Fault, Process
 from aorta_collectors.errors import ArtifactError
-from aorta_collectors.schema_check import first_fault, validator
+from aorta_collectors.schema_check import fault_text, first_fault, validator
 
 #: The name of a summary, and in it the stem that the process's other files have too.
 SUMMARY = re.compile(r"summary_(rank\d+(?:_p\d+)?)\.json$")
@@ -67,7 +67,7 @@ def read_processes(
             raise Fault(Verdict.INVALID, f"{name}: {error}") from None
         fault = first_fault(checker, summary)
         if fault is not None:
-            raise Fault(Verdict.INVALID, f"{name}: {fault[0]}: {fault[1]}")
+            raise Fault(Verdict.INVALID, f"{name}: {fault_text(fault)}")
         for key in ("rank", "world_size"):
             if summary.get(key, 0) > _MOST_RANKS:
                 raise Fault(Verdict.INVALID, f"{name}: {key}: must be at most {_MOST_RANKS}, got {summary[key]}")

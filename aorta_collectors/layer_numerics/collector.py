@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aorta_collectors.api import (
     Artifacts,
@@ -19,7 +19,6 @@ from aorta_collectors.api import (
     OptionsError,
     Verification,
 )
-from aorta_collectors.import_watch import ImportWatch
 from aorta_collectors.layer_numerics.config import Config
 from aorta_collectors.layer_numerics.flat import OPTIONS_SCHEMA
 from aorta_collectors.layer_numerics.metrics import summarize
@@ -27,9 +26,12 @@ from aorta_collectors.layer_numerics.names import ARM_FUNCTION, CONFIG_FILE_VARI
 from aorta_collectors.layer_numerics.step_times import step_times_ms
 from aorta_collectors.layer_numerics.support import check_flat, check_spec
 from aorta_collectors.layer_numerics.verification import verify
-from aorta_collectors.observe.process.ending import described
 from aorta_collectors.options import decode, parse_object
 from aorta_collectors.schema_check import load_schema, validator
+from aorta_collectors.torch_collector.in_process import armed_in_process
+
+if TYPE_CHECKING:
+    from aorta_collectors.observe.process.session import ProcessSession
 
 _STOCK_MODULE = "aorta.instrumentation.layer_numerics"
 _OURS = ("frontend", "on_missing")
@@ -77,31 +79,15 @@ class LayerNumerics(Collector):
             ARM_FUNCTION, capture.artifacts, reads
         )
 
-    @contextlib.contextmanager
-    def armed(self, options: Options, capture: Callable[[], Capture]) -> Iterator[None]:
+    def armed(self, options: Options, capture: Callable[[], Capture]) -> AbstractContextManager[None]:
         config = Config.from_environment(options.raw)
-        sessions: list[Any] = []
 
-        def arm() -> None:
-            # Imports torch, which the workload has just done itself.
+        def make(directory: Callable[[], Path], run_id: Callable[[], str | None]) -> ProcessSession:
             from aorta_collectors.layer_numerics.session import Session
 
-            session = Session(config, lambda: Path(capture().artifacts), lambda: capture().run_id)
-            session.arm()
-            sessions.append(session)
+            return Session(config, directory, run_id)
 
-        watch = ImportWatch("torch", arm)
-        watch.start()
-        ended_by = "exit"
-        try:
-            yield
-        except BaseException as error:
-            ended_by = described(error)
-            raise
-        finally:
-            watch.stop()
-            for session in sessions:
-                session.close(ended_by)
+        return armed_in_process(self.name, make, capture)
 
     def verify(self, artifacts: Artifacts, expected: Expected) -> Verification:
         return verify(artifacts, expected)

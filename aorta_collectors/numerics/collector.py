@@ -2,85 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aorta_collectors.api import (
-    Artifacts,
-    Capture,
-    Collector,
-    Expected,
-    Launch,
-    Options,
-    Verification,
-    WorkloadStopped,
-)
-from aorta_collectors.import_watch import ImportWatch
-from aorta_collectors.numerics.config import OPTIONS_SCHEMA, Config
-from aorta_collectors.numerics.names import ARM_FUNCTION, DIRECTORY_VARIABLE, PREFIX, RUN_ID_VARIABLE
-from aorta_collectors.numerics.options import check_options
+from aorta_collectors.api import Artifacts, Expected, Options, OptionsError, Verification
+from aorta_collectors.numerics.config import Config
+from aorta_collectors.numerics.names import ARM_FUNCTION, PROCESS
 from aorta_collectors.numerics.verify.metrics import step_times_ms, summarize
 from aorta_collectors.numerics.verify.verification import verify
-from aorta_collectors.observe.process.ending import described
-from aorta_collectors.options import decode
-from aorta_collectors.schema_check import load_schema, validator
+from aorta_collectors.torch_collector.collector import TorchCollector
+
+if TYPE_CHECKING:
+    from aorta_collectors.observe.process.session import ProcessSession
 
 
-class Numerics(Collector):
+class Numerics(TorchCollector):
     """Where time is spent, and whether each layer's statistics are sane: spans, step metrics, statistics, bricks."""
 
     name = "numerics"
     output_subdir = "numerics"
     summaries = ("summary_rank*.json",)
-    schema = load_schema(OPTIONS_SCHEMA)
+    config = Config
+    process = PROCESS
+    arm_function = ARM_FUNCTION
 
     def validate(self, raw: Mapping[str, str] | None) -> Options:
-        options = self.recall(raw or {})
-        check_options(options)
-        return options
+        if Config.of(Config.decoded(raw).values).asks_for_nothing:
+            fault = "trace: none, profile: off and step_metrics: off ask for nothing; leave one of them out"
+            raise OptionsError("trace", fault)
+        return super().validate(raw)
 
-    def recall(self, raw: Mapping[str, str]) -> Options:
-        return decode(raw, self.schema, validator(OPTIONS_SCHEMA))
+    def make_session(
+        self, config: Config, directory: Callable[[], Path], run_id: Callable[[], str | None]
+    ) -> ProcessSession:
+        from aorta_collectors.numerics.session import Session
 
-    def plan(self, launch: Launch, options: Options, capture: Capture) -> Launch:
-        env = {**_environment(options), DIRECTORY_VARIABLE: str(capture.artifacts), RUN_ID_VARIABLE: capture.run_id}
-        # Last, since it passes all variables through launchers that would keep them back.
-        return launch.with_env(env).armed_with(ARM_FUNCTION, capture.artifacts)
+        return Session(config, directory, run_id)
 
-    @contextlib.contextmanager
-    def armed(self, options: Options, capture: Callable[[], Capture]) -> Iterator[None]:
-        config = Config.of(options.values)
-        sessions: list[Any] = []
-
-        def arm() -> None:
-            try:
-                # Imports torch, which the workload has just done itself.
-                from aorta_collectors.numerics.session import Session
-
-                session = Session(config, lambda: Path(capture().artifacts), lambda: capture().run_id)
-                session.arm()
-                sessions.append(session)
-            except Exception as error:  # within the workload's own import of torch
-                sys.stderr.write(f"aorta-collectors: could not arm numerics: {type(error).__name__}: {error}\n")
-
-        watch = ImportWatch("torch", arm)
-        watch.start()
-        ended_by, failure = "exit", None
-        try:
-            yield
-        except BaseException as error:
-            ended_by, failure = described(error), error
-            raise
-        finally:
-            watch.stop()
-            for session in sessions:
-                session.close(ended_by)
-                # Also of a workload that has survived it.
-                if session.stopped is not None:
-                    raise WorkloadStopped(_told(session.stopped)) from failure
+    def stopped(self, session: Any) -> str | None:
+        found = session.stopped
+        if found is None:
+            return None
+        where = f"{found['kind']} in the {found['direction']} of {found['layer']}"
+        return f"numerics stopped the line in step {found['step']}: {where}"
 
     def verify(self, artifacts: Artifacts, expected: Expected) -> Verification:
         return verify(artifacts, expected)
@@ -90,20 +55,3 @@ class Numerics(Collector):
 
     def step_times_ms(self, artifacts: Artifacts) -> Sequence[float]:
         return step_times_ms(artifacts)
-
-
-def _environment(options: Options) -> dict[str, str | None]:
-    """All variables of options: those that are set, and every other one removed.
-
-    The collect: block alone says what is captured, so that a variable left over in the operator's shell cannot.
-    """
-    return {
-        PREFIX + name.upper(): options.raw.get(name) for name in Numerics.schema["properties"] if name != "on_missing"
-    }
-
-
-def _told(stopped: Mapping[str, Any]) -> str:
-    return (
-        f"numerics stopped the line in step {stopped['step']}: {stopped['kind']} in the {stopped['direction']} of "
-        f"{stopped['layer']}"
-    )

@@ -1,35 +1,28 @@
-"""The configuration of one process, as a value: the options of a collect: block, from NUMERICS_* variables.
-
-Alone, a malformed variable is reported and falls back to its default: a sidecar never takes a run down. In a sweep the
-same text has been validated when the recipe was loaded, and verification compares what was in force
-(`Config.describe`) with what was asked for.
-"""
+"""The configuration of one process, as a value: the options of a collect: block, from NUMERICS_* variables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
-from aorta_collectors.errors import OptionsError
 from aorta_collectors.numerics.names import PREFIX
-from aorta_collectors.options import decode
-from aorta_collectors.schema_check import load_schema, validator
+from aorta_collectors.numerics.options import without_effect
+from aorta_collectors.torch_collector.configuration import Configuration
 
 OPTIONS_SCHEMA = "numerics.options"
-TRACE_LEVELS = ("none", "basic", "layer", "payload")
 
 
 @dataclass(frozen=True)
-class Config:
-    """What is in force; the fields are the options of schemas/numerics.options.json, which documents them.
+class Config(Configuration):
+    """What is in force; the fields are the options of schemas/numerics.options.json, which documents them."""
 
-    Attributes:
-        warnings: What could not be taken as it was given.
-    """
+    options_schema: ClassVar[str] = OPTIONS_SCHEMA
+    prefix: ClassVar[str] = PREFIX
 
     trace: str = "basic"
     steps: tuple[str, ...] = ()
+    stats_every: int = 10
     on_bad: str = "record"
     profile: str = "off"
     otlp_endpoint: str = ""
@@ -40,7 +33,6 @@ class Config:
     rate_limit: float = 100.0
     step_metrics: str = "on"
     interval: int = 100
-    warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def traces(self) -> bool:
@@ -78,33 +70,5 @@ class Config:
         """Whether there is nothing to observe: not a hook is set then."""
         return not (self.traces or self.profiles or self.measures_steps)
 
-    def describe(self) -> dict[str, Any]:
-        """As the summary tells it, one entry an option."""
-        told = {option.name: getattr(self, option.name) for option in fields(self) if option.name != "warnings"}
-        return {**told, "steps": list(self.steps)}
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any], warnings: tuple[str, ...] = ()) -> Config:
-        """From decoded options, without those that are no field, such as on_missing."""
-        known = {option.name for option in fields(cls)} - {"warnings"}
-        given: dict[str, Any] = {name: value for name, value in values.items() if name in known}
-        if "steps" in given:
-            given["steps"] = tuple(given["steps"])
-        return cls(**given, warnings=warnings)
-
-    @classmethod
-    def from_environment(cls, environ: Mapping[str, str]) -> Config:
-        """From variables; each that is malformed is left out, and a warning says so."""
-        schema = load_schema(OPTIONS_SCHEMA)
-        checker = validator(OPTIONS_SCHEMA)
-        values: dict[str, Any] = {}
-        warnings: list[str] = []
-        for name in schema["properties"]:
-            text = environ.get(PREFIX + name.upper())
-            if text is None or name == "on_missing":
-                continue
-            try:
-                values.update(decode({name: text}, schema, checker).values)
-            except OptionsError as error:
-                warnings.append(f"{PREFIX}{name.upper()}: {error.message}; the default is used")
-        return cls.of(values, tuple(warnings))
+    def faults(self, given: Collection[str]) -> Iterator[tuple[str, str]]:
+        yield from without_effect(self, given)

@@ -1,16 +1,12 @@
 """A program's own steps: `with step("SAMPLE"): ...` is a span wherever a session is armed, and nothing elsewhere.
 
-The session is found by a hook that it hangs into torch, so that nothing has to be kept here: a module may be imported
-twice, copied or pickled, and processes that are not observed pay for one look into a dictionary. The hook is one that
-torch calls where a module registers a buffer, which happens when a model is built; it does nothing there.
+How it finds the session: see observe.beacon. A process that is not observed pays for one look into a dictionary.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import os
-import sys
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from types import TracebackType
@@ -18,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from aorta_collectors.numerics.part import Part
 from aorta_collectors.numerics.spans.span import INFERENCE_STEPS, TRAINING_STEPS
+from aorta_collectors.observe.beacon import Beacon
 
 if TYPE_CHECKING:
     from aorta_collectors.numerics.engine.timeline import Opened, Timeline
 
 _MOST_CHARACTERS = 200
-_REGISTRY = "_global_buffer_registration_hooks"
 _NAMED = frozenset((*INFERENCE_STEPS, *TRAINING_STEPS))
 
 
@@ -36,7 +32,7 @@ class Step(ContextDecorator):
         self._opened: list[tuple[Marks, Opened]] = []
 
     def __enter__(self) -> Step:
-        marks = _armed()
+        marks = Marks.find()
         if marks is not None:
             marks.begin(self._name, self._opened)
         return self
@@ -73,28 +69,19 @@ def step(name: str, /, **attributes: Any) -> Step:
     return Step(name, attributes)
 
 
-class Marks(Part):
+class Marks(Part, Beacon):
     """Where `step` finds the timeline of the session that is armed."""
 
     def __init__(self, timeline: Timeline, warn: Callable[[str], None]) -> None:
+        super().__init__()
         self._timeline = timeline
         self._warn = warn
-        self._pid = os.getpid()
-        self._hook: Any = None
 
     def start(self) -> None:
-        from torch.nn.modules.module import register_module_buffer_registration_hook
-
-        self._hook = register_module_buffer_registration_hook(self._registered)
+        self.light()
 
     def stop(self) -> None:
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
-
-    @property
-    def is_here(self) -> bool:
-        return os.getpid() == self._pid
+        self.put_out()
 
     def begin(self, name: str, opened: list[tuple[Marks, Opened]]) -> None:
         named = name.upper() if name.upper() in _NAMED else ""
@@ -108,19 +95,6 @@ class Marks(Part):
             self._timeline.end(opened, attributes={key: _plain(value) for key, value in attributes.items()})
         except Exception as error:
             self._warn(f"the end of a step: {error}")
-
-    def _registered(self, module: Any, name: str, buffer: Any) -> None:
-        """A module has got a buffer."""
-
-
-def _armed() -> Marks | None:
-    """The session's marks, in the process that is observed."""
-    hooks = getattr(sys.modules.get("torch.nn.modules.module"), _REGISTRY, None)
-    for hook in list(hooks.values()) if hooks else ():
-        marks = getattr(hook, "__self__", None)
-        if isinstance(marks, Marks) and marks.is_here:
-            return marks
-    return None
 
 
 def _plain(value: Any) -> Any:

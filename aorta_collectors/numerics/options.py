@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from aorta_collectors.errors import OptionsError
-from aorta_collectors.numerics.config import Config
-from aorta_collectors.options import Options
+if TYPE_CHECKING:
+    from aorta_collectors.numerics.config import Config
 
 #: What sends spans on.
 EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 _GRPC_PORT = 4317
 # What is of no use while bricks are not timed.
 _OF_BRICKS = ("cv_threshold", "efficiency_threshold", "rate_limit")
-
-
-def check_options(options: Options) -> None:
-    """Check the options of a block against each other. Raises OptionsError."""
-    config = Config.of(options.values)
-    if config.asks_for_nothing:
-        fault = "trace: none, profile: off and step_metrics: off ask for nothing; leave one of them out"
-        raise OptionsError("trace", fault)
-    for name, fault in without_effect(config, options.values):
-        raise OptionsError(name, fault)
 
 
 def without_effect(config: Config, given: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -35,6 +25,8 @@ def without_effect(config: Config, given: Collection[str]) -> Iterator[tuple[str
     """
     if config.on_bad == "stop" and not config.reads_layers:
         yield "on_bad", f"stop needs the statistics of layers: set trace: layer or payload, not {config.trace}"
+    if "stats_every" in given and not config.reads_layers:
+        yield "stats_every", f"has no effect without trace: layer or payload; trace is {config.trace}"
     if "payload_max_bytes" in given and not config.keeps_payload:
         yield "payload_max_bytes", f"has no effect without trace: payload; trace is {config.trace}"
     if "escalate" in given and config.escalate == "on" and not config.profiles:

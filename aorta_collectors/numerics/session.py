@@ -181,7 +181,7 @@ class Session(ProcessSession):
         if config.steps:
             told.append(f"steps={','.join(config.steps)}")
         if config.reads_layers:
-            told.append(f"on_bad={config.on_bad}")
+            told += [f"stats_every={config.stats_every}", f"on_bad={config.on_bad}"]
         if config.profiles:
             told.append(f"profile={config.profile}")
         return ", ".join([*told, f"step_metrics={config.step_metrics}"])

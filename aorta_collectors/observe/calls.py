@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from time import perf_counter
 from types import FrameType
@@ -19,6 +20,7 @@ from torch.compiler import is_compiling
 from torch.nn.modules import module as torch_module
 
 from aorta_collectors.observe.called import Called, Kwargs, Spent
+from aorta_collectors.observe.compiling.own_hooks import is_own
 from aorta_collectors.observe.compiling.regions import watch_compiled_call
 from aorta_collectors.observe.modes import out_of_modes
 from aorta_collectors.observe.trace import in_backward
@@ -62,6 +64,8 @@ class ModuleCalls:
         self._is_part = is_part
         self._met = met
         self._watched: dict[int, Called] = {}
+        # Parts of models that nobody watches, most of all there are: known by one look into a dictionary.
+        self._passed_over: dict[int, weakref.ref[nn.Module]] = {}
         # Modules whose compiled call is running, the innermost last.
         self._compiled: list[nn.Module] = []
         self._current: nn.Module | None = None
@@ -87,17 +91,21 @@ class ModuleCalls:
             undo()
         self._undo = []
         torchs_own = getattr(getattr(torch_module, _HAS_HOOKS, None), _TORCHS_OWN, None)
-        if torchs_own is not None and not any(_is_ours(hook) for table in _TABLES for hook in table.values()):
+        if torchs_own is not None and not any(is_own(hook) for table in _TABLES for hook in table.values()):
             setattr(torch_module, _HAS_HOOKS, torchs_own)
         for watched in self._watched.values():
             watched.release()
         self._handles = []
-        self._watched = {}
+        self._watched, self._passed_over = {}, {}
         self._current = self._frame = None
 
     def watch(self, module: nn.Module, watched: Called) -> None:
         """From now on `watched` sees the calls of `module`, which it refers to weakly."""
         self._watched[id(module)] = watched
+
+    def pass_over(self, module: nn.Module) -> None:
+        """Nobody watches `module`, which is part of a larger one."""
+        self._passed_over[id(module)] = weakref.ref(module)
 
     def watch_compiled(self, module: nn.Module) -> None:
         """See the calls of `module`, whose compile() has been called: torch's hooks do not."""
@@ -119,6 +127,7 @@ class ModuleCalls:
         """Let go of watched modules that are gone; returns the layers of which no call was seen."""
         dead = [watched.path for watched in self._watched.values() if watched.module() is None and watched.unseen]
         self._watched = {key: watched for key, watched in self._watched.items() if watched.module() is not None}
+        self._passed_over = {key: part for key, part in self._passed_over.items() if part() is not None}
         return dead
 
     def unseen(self) -> list[str]:
@@ -131,6 +140,8 @@ class ModuleCalls:
             return  # the second one: the compiler runs as it is what it has been given to compile
         watched = self._watched.get(id(module))
         current = self._current
+        if current is not None and current is not module and watched is None and self._is_passed_over(module):
+            return
         if watched is not None and watched.module() is not module:
             watched = None  # an id may have been given to another object since
         if watched is not None and watched.is_plain_part and current is not None and current is not module:
@@ -158,6 +169,10 @@ class ModuleCalls:
                 self._guarded(watched.defer, module)
         self._cost.hook_s += perf_counter() - started
 
+    def _is_passed_over(self, module: nn.Module) -> bool:
+        part = self._passed_over.get(id(module))
+        return part is not None and part() is module
+
     def _come_last(self) -> None:
         """What another tool's hook replaces, after ours, would go unseen."""
         for table, handle in zip(_TABLES, self._handles, strict=False):  # none of ours once another thread disarms
@@ -167,15 +182,19 @@ class ModuleCalls:
                 if key == handle.id:
                     break
                 # Of another collector of this package: both would come last in turn.
-                if not _is_ours(table[key]):
+                if not is_own(table[key]):
                     table.move_to_end(handle.id)
                     break
 
     def _after(self, module: nn.Module, args: Any, result: Any) -> None:
+        if is_compiling():
+            return
+        watched = self._watched.get(id(module))
+        if watched is None and self._current is not module and self._is_passed_over(module):
+            return
         if is_recording_program() or (self._compiled and self._compiled[-1] is module):
             return
         started = perf_counter()
-        watched = self._watched.get(id(module))
         if watched is None:
             if _is_compilers_own(module):
                 return
@@ -234,15 +253,11 @@ class ModuleCalls:
 def _others_have_hooks_instead_of(torchs_own: Callable[[], bool]) -> Callable[[], bool]:
     @functools.wraps(torchs_own)
     def others_have_hooks() -> bool:
-        if any(not _is_ours(hook) for table in _TABLES for hook in table.values()):
+        if any(not is_own(hook) for table in _TABLES for hook in table.values()):
             return True
         return bool(torch_module._global_backward_pre_hooks or torch_module._global_backward_hooks)
 
     return others_have_hooks
-
-
-def _is_ours(hook: Any) -> bool:
-    return isinstance(getattr(hook, "__self__", None), ModuleCalls)
 
 
 def _keywords(frame: FrameType) -> Any:
@@ -254,8 +269,11 @@ def _is_compilers_own(module: nn.Module) -> bool:
     """Whether a module is a graph that Dynamo captured, or that its compiler made of it: no part of the program."""
     if not isinstance(module, fx.GraphModule):
         return False
-    # The second is what AOTAutograd calls its graphs; nobody can write such a class.
-    return "dynamo_flat_name_to_original_fqn" in module.meta or type(module).__name__ == "<lambda>"
+    # The second is what AOTAutograd calls its graphs; nobody can write such a class. The third frees what it is given,
+    # as only graphs of compilers do.
+    if "dynamo_flat_name_to_original_fqn" in module.meta or type(module).__name__ == "<lambda>":
+        return True
+    return type(getattr(module.graph, "_codegen", None)).__name__ == "_BoxedCodeGen"
 
 
 def is_recording_program() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from typing import Any
 
 from aorta_collectors.observe.modes import out_of_modes
@@ -23,9 +22,7 @@ class Failures:
     def add(self, error: Exception) -> None:
         self.count += 1
         if self.first is None:
-            place = traceback.extract_tb(error.__traceback__)[-1:]
-            where = "".join(f" ({os.path.basename(frame.filename)}:{frame.lineno})" for frame in place)
-            self.first = f"{type(error).__name__}: {error}{where}"
+            self.first = _told(error)
 
     def guarded(self, function: Any, *args: Any) -> None:
         """Call `function`, whose errors are added here."""
@@ -33,3 +30,20 @@ class Failures:
             out_of_modes(function, *args)
         except Exception as error:
             self.add(error)
+
+
+def _told(error: Exception) -> str:
+    """Type, message and place. The message may be the program's own code; and near the end of the stack, where a
+    RecursionError comes from, nothing that goes deeper can be called.
+    """
+    name = type(error).__name__
+    try:
+        told = f"{name}: {error}"
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        if place is None:
+            return told
+        return f"{told} ({os.path.basename(place.tb_frame.f_code.co_filename)}:{place.tb_lineno})"
+    except Exception:
+        return name

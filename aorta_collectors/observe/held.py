@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 # Far above what open() gives out, which is the lowest number that is free, and below what select() takes.
 _ASIDE = 1000
+_STDERR = 2
 
 
 class Held:
@@ -25,16 +26,16 @@ class Held:
     """
 
     def __init__(self, fd: int, again: Callable[[], int]) -> None:
-        self._fd = fd
+        self._fd = _beside_streams(fd)
         self._again = again
-        self._identity = _identity(fd)
+        self._identity = _identity(self._fd)
 
     def fd(self) -> int:
         """The descriptor. Raises OSError where it was closed, and the name now belongs to another file or to none."""
         if self._is_ours(self._fd):
             return self._fd
         self._fd = -1
-        fd = self._again()
+        fd = _beside_streams(self._again())
         if not self._is_ours(fd):
             os.close(fd)
             raise OSError(errno.ESTALE, "closed by the program, and replaced by another file since")
@@ -62,6 +63,19 @@ def set_aside(fd: int) -> int:
         os.close(fd)
         return moved
     return fd
+
+
+def _beside_streams(fd: int) -> int:
+    """The same file under a number above those of stdin, stdout and stderr. `fd` is closed if it is one of them.
+
+    A program may have closed those, and what is said on stderr all the same must not end up in evidence.
+    """
+    if fd > _STDERR:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _STDERR + 1)
+    finally:
+        os.close(fd)
 
 
 def _identity(fd: int) -> tuple[int, int]:

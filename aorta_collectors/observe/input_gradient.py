@@ -63,8 +63,9 @@ class _OutsideOfCompilers:
     def __init__(self, hook: Callable[[Tensor], None]) -> None:
         self._hook = hook
 
-    def __call__(self, grad: Tensor) -> None:
-        if not torch.compiler.is_compiling():  # as compiled autograd does
+    def __call__(self, grad: Tensor | None) -> None:
+        # What compiled code returns and nothing outside of it uses has no gradient; torch tells of that as well.
+        if grad is not None and not torch.compiler.is_compiling():  # as compiled autograd does
             self._hook(grad)
 
 

@@ -1,4 +1,4 @@
-"""Stepping out of the modes of the program, which see every function or operation of torch: ours are none of its."""
+"""Stepping out of the program's modes and transforms, which take part in all that torch does: not in what we do."""
 
 from __future__ import annotations
 
@@ -28,3 +28,16 @@ def out_of_modes(function: Callable[..., T], *args: object) -> T:
         with torch._C.DisableTorchFunction():
             return function(*args)
     return function(*args)
+
+
+def out_of_transforms(function: Callable[..., T], *args: object) -> T:
+    """What `function` returns when it is called where no vmap, grad or jvp of torch.func is going on.
+
+    Within them, what is made of a tensor that they do not even know is wrapped by them, and has no memory of its own.
+    """
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        return function(*args)
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    with temporarily_clear_interpreter_stack():
+        return function(*args)

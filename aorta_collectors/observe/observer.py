@@ -12,14 +12,9 @@ from time import perf_counter
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import ParametrizationList
 
-from aorta_collectors.observe.builders import BuildWatch
 from aorta_collectors.observe.called import Kwargs
-from aorta_collectors.observe.calls import ModuleCalls
-from aorta_collectors.observe.clock import StepClock
 from aorta_collectors.observe.compiling.inside import InsideWatch
-from aorta_collectors.observe.compiling.programs import CompiledPrograms
 from aorta_collectors.observe.cost import Cost
 from aorta_collectors.observe.delivery import Delivery
 from aorta_collectors.observe.device.graphs import GraphWatch
@@ -28,6 +23,7 @@ from aorta_collectors.observe.failures import Failures
 from aorta_collectors.observe.followed.following import Following
 from aorta_collectors.observe.forks import Forks
 from aorta_collectors.observe.graphed import GraphSteps
+from aorta_collectors.observe.lifecycle.models import Models
 from aorta_collectors.observe.limits import Ranges
 from aorta_collectors.observe.observation import Moment, Moments, Sink, Site
 from aorta_collectors.observe.reader import Reader
@@ -63,7 +59,6 @@ class Observer:
         self._request = request
         self.num_groups = len(request.groups)
         self._sink = sink
-        self._clock = StepClock()
         self.cost = Cost()
         self.timed = partial(self.cost.timed, self.guarded)
         self.moments = Moments()
@@ -75,9 +70,6 @@ class Observer:
             sparse_heavy=request.sparse_heavy,
             log=log,
         )
-        left = partial(self.guarded, self.following.left)
-        self._calls = ModuleCalls(self._entered, left, self._is_part, self._met, self.cost, self.guarded)
-        self._builds = BuildWatch(self._built, self._compiled)
         self._ranges = Ranges(request.bounds)
         rows = rows or DeviceRows(log)
         self.reader = Reader(
@@ -94,24 +86,28 @@ class Observer:
         self.calls_traced, self._inside = None, None
         if request.origin:
             self.calls_traced = CallTrace(self.training.gradient_of_token)
-            self._inside = InsideWatch(self.calls_traced, self._calls.path_of, self)
-        self._compiled_code = CompiledPrograms(
-            self._inside,
-            self._calls.is_running,
-            self._compiled_called,
-            lambda module: self.roots.hidden(module),
-            self._forks.is_here,
-            self.guarded,
+            self._inside = InsideWatch(self.calls_traced, lambda module: self._models.calls.path_of(module), self)
+        self._models: Models[RecordedRoots] = Models(
+            entered=partial(self.guarded, self._enter),
+            left=partial(self.guarded, self.following.left),
+            compiled_called=self._compiled_called,
+            in_fork=self._close,
+            roots=lambda calls, clock: RecordedRoots(
+                request,
+                self,
+                calls,
+                clock,
+                entries_at=self.following.entries_at,
+                observe_gradient=self.training.gradient_of_parameter if request.origin else None,
+                attached=sink.attached,
+            ),
+            cost=self.cost,
+            failures=self._failures,
+            forks=self._forks,
+            inside=self._inside,
         )
-        self.roots: RecordedRoots = RecordedRoots(
-            request,
-            self,
-            self._calls,
-            self._clock,
-            entries_at=self.following.entries_at,
-            observe_gradient=self.training.gradient_of_parameter if request.origin else None,
-            attached=sink.attached,
-        )
+        self._clock = self._models.clock
+        self.roots: RecordedRoots = self._models.roots
         self._steps = Steps(
             self._clock,
             self.moments,
@@ -139,13 +135,10 @@ class Observer:
         self._armed = True
         self.reader.closed = False
         self._forks.start()
-        self._calls.start()
-        self._builds.start()
-        self.roots.start()
+        self._models.start()
         self.following.start()
         self.training.start()
         self._graph_watch.start()
-        self._compiled_code.start()
 
     def disarm(self) -> None:
         """Drain the last step and leave no hook behind."""
@@ -157,14 +150,10 @@ class Observer:
                 self.guarded(self.read, root.below.last_values())
         self._armed = False
         self.reader.closed = True
-        self.roots.stop()
-        self._calls.stop()
-        self._builds.stop()
+        self._models.stop()
         self.following.stop()
         self.training.stop()
         self._graph_watch.stop()
-        self._compiled_code.stop()
-        self._clock.forget()
         self._steps.finish()
         if self.calls_traced is not None:
             self.calls_traced.close()
@@ -200,35 +189,17 @@ class Observer:
         """Steps so far in which no gradients were recorded."""
         return self._clock.evaluations
 
-    def _is_part(self, module: nn.Module) -> bool:
-        return self.roots.is_part(module)
-
-    def _met(self, module: nn.Module, running: nn.Module) -> None:
-        self.guarded(self.roots.met, module, running)
-
-    def _built(self, module: nn.Module) -> None:
-        if not self.in_forked_child:
-            self.guarded(self.roots.owner_of, module)
-
-    def _compiled(self, module: nn.Module) -> None:
-        self.guarded(self.roots.compiled, module)
-        self.guarded(self._calls.watch_compiled, module)
-
     def _compiled_called(self, module: nn.Module) -> None:
-        self._entered(module, (), lambda: None)
+        self.guarded(self._enter, module, (), lambda: None)
         self.following.left()
 
     def _gradient_arrived(self, grad: Tensor) -> None:
         if self._inside is not None:
             self._inside.gradient(grad)
 
-    def _entered(self, module: nn.Module, args: tuple[Any, ...], kwargs: Kwargs) -> None:
-        if self.in_forked_child:
-            self.reader.closed = True
-            self.guarded(self._forks.called, module)
-        # A parametrized layer computes its weight by calling a module, on its own even while it is built.
-        elif not isinstance(module, ParametrizationList):
-            self.guarded(self._enter, module, args, kwargs)
+    def _close(self) -> None:
+        """Nothing is seen in this process, which is a fork."""
+        self.reader.closed = True
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Kwargs) -> None:
         began = perf_counter()
@@ -258,7 +229,7 @@ class Observer:
 
     def not_looked_at(self) -> list[str]:
         """What was not looked at for the origin of a bad value: parameters by name, compiled code in words."""
-        return [*self.roots.unscanned, *self._compiled_code.unseen()]
+        return [*self.roots.unscanned, *self._models.compiled_code.unseen()]
 
     def drain_if_long(self, *, is_long: bool) -> None:
         """Hand on what was seen though no step has begun, in a program that calls no model any more."""

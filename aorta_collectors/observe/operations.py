@@ -223,6 +223,8 @@ def _is_made_of_others(func: torch._ops.OpOverload[..., Any]) -> bool:
     """Whether its kernel for every device of ours does nothing but call other operations."""
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     name = func.name()  # type: ignore[no-untyped-call]
+    if not torch._C._dispatch_has_kernel(name):  # as of prim.device, which TorchScript knows alone
+        return False
     return has_kernel(name, "CompositeImplicitAutograd") and not any(has_kernel(name, key) for key in ("CPU", "CUDA"))
 
 

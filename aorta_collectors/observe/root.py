@@ -108,6 +108,8 @@ class Root(Generic[B_co]):
                 if called.asked and layer not in self._names:  # it may take the place of one that is gone
                     self._names.append(layer)
                 calls.watch(part, called)
+            elif not self.is_root(part):
+                calls.pass_over(part)
         return new
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ class Roots(Generic[B]):
         self._gone: list[str] = []
         self.modules_built = 0
         self._hidden: dict[str, None] = {}
-        self._handed_over: dict[str, None] = {}
+        self._handed_over: dict[str, bool] = {}
 
     def start(self) -> None:
         self._hooks = [
@@ -83,6 +83,13 @@ class Roots(Generic[B]):
         """Watched layers with calls that are not seen, since torch.compile or TorchScript runs them."""
         unobserved = set(self.unobserved())
         return [*self._hidden, *(name for name in self._handed_over if name in unobserved and name not in self._hidden)]
+
+    @property
+    def hidden_names(self) -> list[str]:
+        """Those of them that a compiler has really taken in. Others it was given, and they may not be called at all."""
+        unobserved = set(self.unobserved())
+        scripted = [name for name, is_scripted in self._handed_over.items() if is_scripted and name in unobserved]
+        return [*self._hidden, *(name for name in scripted if name not in self._hidden)]
 
     def is_part(self, module: nn.Module) -> bool:
         owner = self._owners.get(module)
@@ -135,7 +142,7 @@ class Roots(Generic[B]):
         for part in module.modules():
             watched = self._calls.of(part)
             if watched is not None and watched.asked:
-                self._handed_over[watched.path] = None
+                self._handed_over[watched.path] = isinstance(part, torch.jit.ScriptModule)
 
     def hidden(self, module: nn.Module) -> bool:
         """Compiled code has taken in a call of `module`, which is not seen; returns whether a root has it."""

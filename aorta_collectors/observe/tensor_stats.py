@@ -148,3 +148,9 @@ def decoded(numel: int, row: list[float]) -> TensorStats:
     # Of float64 near its ends the sums run over.
     known = math.isfinite(mean) and math.isfinite(square)
     return TensorStats(*counts, low, high, mean if known else None, math.sqrt(max(0.0, square)) if known else None)
+
+
+@functools.cache
+def dtype_name(dtype: torch.dtype) -> str:
+    """Such as bfloat16."""
+    return str(dtype).removeprefix("torch.")

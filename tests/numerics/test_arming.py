@@ -15,7 +15,7 @@ import pytest
 from aorta_collectors.environment import ARM_VARIABLE
 from aorta_collectors.layer_numerics import names as layer_names
 from aorta_collectors.numerics import names
-from aorta_collectors.numerics.arming import configured
+from aorta_collectors.numerics.config import Config
 from tests.numerics.left import TRAIN, Left
 from tests.support import PYTHON, Ran, records, run
 
@@ -129,7 +129,9 @@ def test_a_summary_is_whole_and_one_step_behind_at_most_at_any_moment(tmp_path: 
 
 class TestConfigured:
     def test_what_has_no_effect_is_told(self) -> None:
-        config = configured({"NUMERICS_TRACE": "none", "NUMERICS_STEPS": "embed", "NUMERICS_CV_THRESHOLD": "0.5"})
+        config = Config.configured(
+            {"NUMERICS_TRACE": "none", "NUMERICS_STEPS": "embed", "NUMERICS_CV_THRESHOLD": "0.5"}
+        )
         assert config.steps == ("embed",)
         assert config.warnings == (
             "NUMERICS_CV_THRESHOLD has no effect while profile is off; it decides which timed bricks are escalated",
@@ -138,7 +140,7 @@ class TestConfigured:
 
     @pytest.mark.parametrize("environ", [{}, {"NUMERICS_PROFILE": "deferred", "NUMERICS_RATE_LIMIT": "3"}])
     def test_what_can_be_honoured_is_no_reason_to_warn(self, environ: dict[str, str]) -> None:
-        assert configured(environ).warnings == ()
+        assert Config.configured(environ).warnings == ()
 
 
 def test_the_sweeps_side_and_the_program_agree_on_names() -> None:

@@ -27,7 +27,7 @@ class TestAccepted:
         [
             {},
             {"trace": "payload", "payload_max_bytes": "1000", "on_bad": "stop"},
-            {"trace": "layer", "steps": "attention, sample", "on_bad": "stop", "interval": "5"},
+            {"trace": "layer", "steps": "attention, sample", "on_bad": "stop", "interval": "5", "stats_every": "1"},
             {"trace": "none", "profile": "immediate", "escalate": "on", "cv_threshold": "0.2", "rate_limit": "1"},
             {"trace": "none", "step_metrics": "on"},
             {"profile": "deferred", "escalate": "off"},
@@ -62,6 +62,9 @@ class TestAccepted:
             {"trace": "layer", "payload_max_bytes": "1"},
             "payload_max_bytes: has no effect without trace: payload; trace is layer",
         ),
+        ({"trace": "layer", "stats_every": "0"}, "stats_every: must be an integer >= 1, got 0"),
+        ({"trace": "layer", "stats_every": "often"}, 'stats_every: must be an integer >= 1, got "often"'),
+        ({"stats_every": "5"}, "stats_every: has no effect without trace: layer or payload; trace is basic"),
         (
             {"escalate": "on"},
             "escalate: on needs profile: deferred or immediate; bricks that are not timed cannot be escalated",

@@ -102,6 +102,11 @@ def test_spans_without_a_step(place: Path) -> None:
 def test_statistics_that_were_read_and_not_written(place: Path) -> None:
     write(place, config={"trace": "layer"}, stats=[], summary={"tensors_read": 9})
     assert told(place, {"trace": "layer"})[0] is Verdict.INVALID
+    write(place, config={"trace": "layer"}, stats=[], summary={"tensors_read": 0, "tensors_checked": 0})
+    assert told(place, {"trace": "layer"})[0] is Verdict.UNATTACHED
+    # Layers that ran in no step whose statistics are taken.
+    write(place, config={"trace": "layer"}, stats=[], summary={"tensors_read": 0, "tensors_checked": 9})
+    assert told(place, {"trace": "layer"})[0] is Verdict.CAPTURED
     filtered = {"trace": "layer", "steps": ("sample",)}
     write(place, config=filtered, stats=[])
     assert told(place, filtered)[0] is Verdict.CAPTURED

@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from aorta_collectors.numerics import step
 from aorta_collectors.numerics.config import Config
@@ -61,9 +63,9 @@ class TestFiles:
             ({"trace": "none"}, {"steps_rank0.jsonl"}),
             ({"trace": "layer", "step_metrics": "off"}, {"stats_rank0.jsonl"}),
             (
-                {"trace": "payload"},
+                {"trace": "payload", "stats_every": 2},
                 {"stats_rank0.jsonl", "steps_rank0.jsonl"}
-                | {f"payload_rank0_step{step}.safetensors" for step in (1, 2, 3)},
+                | {f"payload_rank0_step{step}.safetensors" for step in (1, 3)},
             ),
             ({"profile": "deferred", "escalate": "off", "step_metrics": "off"}, set()),
         ],
@@ -183,7 +185,7 @@ def test_threads_that_call_their_models_first_at_once_share_one_set_of_files(tmp
         for _ in range(5):
             model(torch.ones(1, 4))
 
-    with armed(tmp_path, trace="layer"):
+    with armed(tmp_path, trace="layer", stats_every=1):
         threads = [threading.Thread(target=work, args=(model,)) for model in models]
         for thread in threads:
             thread.start()
@@ -280,3 +282,55 @@ def test_a_part_that_fails_to_tell_is_an_error_of_ours_and_the_others_are_told(t
     assert (summary["status"], summary["hook_errors"]) == ("complete", 1)
     assert summary["first_hook_error"] == "RuntimeError: lost"
     assert summary["step_metrics"]["last_loss"] is not None
+
+
+class _Counting(TorchFunctionMode):
+    """Counts what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Counter[str] = Counter()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.seen[getattr(func, "__name__", str(func))] += 1
+        return func(*args, **(kwargs or {}))
+
+
+class _Own(torch.Tensor):
+    """Likewise."""
+
+    seen: Counter[str] = Counter()
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        cls.seen[getattr(func, "__name__", str(func))] += 1
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def _asked(*, own: bool) -> dict[str, int]:
+    """What the program's mode, or its subclass, is asked for in a few steps."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    mode = _Counting()
+    _Own.seen.clear()
+    with contextlib.nullcontext() if own else mode:
+        for _ in range(4):
+            optimizer.zero_grad()
+            batch = torch.ones(3, 4)
+            model(batch.as_subclass(_Own) if own else batch).square().mean().backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+    return dict(_Own.seen if own else mode.seen)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["a mode", "a subclass"])
+def test_what_is_read_is_not_asked_of_the_programs_own_torch_function(tmp_path: Path, own: bool) -> None:
+    bare = _asked(own=own)
+    with armed(tmp_path, trace="layer", profile="deferred"):
+        observed = _asked(own=own)
+    assert observed == bare
+    assert Left(tmp_path).summary["tensors_read"] > 0

@@ -20,6 +20,7 @@ from tests.support import PYTHON, run
 TEXTS = {
     "trace": ("--trace-level", "payload"),
     "steps": ("--trace-steps", "attention, sample"),
+    "stats_every": ("--stats-every", "3"),
     "on_bad": ("--on-bad", "stop"),
     "profile": ("--profile", "deferred"),
     "otlp_endpoint": ("--otlp-endpoint", "http://localhost:4318"),
@@ -74,6 +75,11 @@ class TestOptions:
             (["--on-missing", "warn"], "unknown option --on-missing"),
             (["--interval", "0"], "--interval must be an integer >= 1, got 0"),
             (["--interval=1.5"], '--interval must be an integer >= 1, got "1.5"'),
+            (["--stats-every", "0"], "--stats-every must be an integer >= 1, got 0"),
+            (
+                ["--stats-every", "5"],
+                "--stats-every: has no effect without trace: layer or payload; trace is basic",
+            ),
             (["--dir="], "--dir needs a directory"),
             (
                 ["--trace-level=none", "--trace-output=t.json"],

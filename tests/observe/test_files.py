@@ -364,6 +364,24 @@ class TestClosedByTheProgram:
         assert json.loads((tmp_path / "summary.json").read_text())["steps_seen"] == 6
         assert {path.read_text() for path in tmp_path.glob("mine_*")} == {"mine"}
 
+    def test_the_number_of_a_closed_stream_is_left_to_what_writes_there(self, tmp_path: Path) -> None:
+        stdin = os.dup(0)
+        os.close(0)
+        try:
+            lines, summary = RecordFile(tmp_path / "lines"), SummaryFile(tmp_path / "summary", "steps_seen")
+            lines.append(["{}"])
+            summary.write(content(1))
+            free = os.open(os.devnull, os.O_RDONLY)
+            os.close(free)
+        finally:
+            os.dup2(stdin, 0)
+            os.close(stdin)
+        assert free == 0
+        assert (lines.error, summary.error) == (None, None)
+        lines.close()
+        summary.close()
+        assert (tmp_path / "lines").read_text() == "{}\n"
+
     def test_a_file_that_is_gone_by_then_is_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "train.py").write_text(_DAEMON)
         run([PYTHON, "train.py", "removed"], tmp_path).ok()

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop, sdpa_flop
@@ -199,6 +200,17 @@ class TestSeenByTheProgram:
         with pytest.raises(RuntimeError, match="shape"):
             counted(lambda: torch.ones(2, 3) @ torch.ones(2, 3))
         assert torch._C._len_torch_dispatch_stack() == 0
+
+    def test_fake_tensors_stay_fake(self) -> None:
+        """What they are asked for on the way is known to TorchScript alone."""
+        counter = OperationCounter(lambda: "all")
+        with FakeTensorMode():
+            layer, x = nn.Linear(4, 4), torch.ones(2, 4)
+            counter.enter()
+            made = layer(x)
+            counter.leave()
+        assert isinstance(made, FakeTensor)
+        assert counter.counts["all"].flops == 2 * 2 * 4 * 4
 
     def test_a_key_that_cannot_be_told_is_none_and_is_told_of(self) -> None:
         errors: list[Exception] = []

@@ -12,7 +12,6 @@ from time import perf_counter, perf_counter_ns
 from typing import Any
 
 from torch import nn
-from torch.nn.utils.parametrize import ParametrizationList
 
 from aorta_collectors.numerics.brick import Timing
 from aorta_collectors.numerics.config import Config
@@ -25,15 +24,12 @@ from aorta_collectors.numerics.engine.timeline import Timeline
 from aorta_collectors.numerics.engine.told import Told
 from aorta_collectors.numerics.engine.training import TrainingSpans
 from aorta_collectors.numerics.part import Part
-from aorta_collectors.observe.builders import BuildWatch
 from aorta_collectors.observe.called import Kwargs
-from aorta_collectors.observe.calls import ModuleCalls
-from aorta_collectors.observe.clock import StepClock
 from aorta_collectors.observe.compiling.hidden_calls import graph_breaks
-from aorta_collectors.observe.compiling.programs import CompiledPrograms
 from aorta_collectors.observe.cost import Cost
 from aorta_collectors.observe.failures import Failures
 from aorta_collectors.observe.forks import Forks
+from aorta_collectors.observe.lifecycle.models import Models
 from aorta_collectors.observe.root import Root
 from aorta_collectors.observe.roots import Roots
 
@@ -66,14 +62,29 @@ class Engine:
         self._failures = Failures()
         self._forks = Forks(sink.forked)
         self._told = Told(parts, self._failures)
-        self._clock = StepClock()
         self.cost = Cost()
         phases = StepPhases()
         timings: list[Timing] | None = [] if config.profiles else None
         wait = Wait(timeline) if config.profile == "immediate" else None
         self._passes = passes = BackwardPasses(timeline, phases, self._told, self._failures, timings, wait)
+        self._models: Models[Roots[FoundBricks]] = Models(
+            entered=self._entered,
+            left=self._left,
+            compiled_called=lambda module: self._entered(module, (), lambda: None),
+            in_fork=self._close,
+            roots=lambda calls, clock: Roots(
+                calls,
+                clock,
+                below=lambda: self._found,
+                is_asked_for=lambda module: False,
+                attached=self._attached,
+            ),
+            cost=timeline,
+            failures=self._failures,
+            forks=self._forks,
+        )
+        self._clock, self._roots = self._models.clock, self._models.roots
         self._steps = Steps(self._clock, timeline, phases, timings, self._told, sink, self.cost, self._failures)
-        self._calls = ModuleCalls(self._entered, self._left, self._is_part, self._met, timeline, self._failures.guarded)
         self._training = TrainingSpans(
             timeline,
             self._steps,
@@ -82,7 +93,7 @@ class Engine:
             self._told,
             self._failures,
             wait,
-            self._calls.is_running,
+            self._models.calls.is_running,
             self._forks.is_here,
         )
         self._hub = hub = Hub(
@@ -97,22 +108,6 @@ class Engine:
             called=self._called_first,
         )
         self._found = FoundBricks(config, hub)
-        self._roots: Roots[FoundBricks] = Roots(
-            self._calls,
-            self._clock,
-            below=lambda: self._found,
-            is_asked_for=lambda module: False,
-            attached=self._attached,
-        )
-        self._builds = BuildWatch(self._built, self._compiled)
-        self._compiled_code = CompiledPrograms(
-            None,
-            self._calls.is_running,
-            lambda module: self._entered(module, (), lambda: None),
-            self._roots.hidden,
-            self._forks.is_here,
-            self._failures.guarded,
-        )
         self.roots: list[str] = []
         self.called_count = 0
         self._armed = self._was_armed = False
@@ -128,23 +123,16 @@ class Engine:
         self._armed = self._was_armed = True
         self._forks.start()
         self._told.start()
-        self._calls.start()
-        self._builds.start()
-        self._roots.start()
+        self._models.start()
         self._training.start()
-        self._compiled_code.start()
 
     def disarm(self) -> None:
         """End the last step and leave no hook behind."""
         if not self._armed:
             return
         self._armed = False
-        self._roots.stop()
-        self._calls.stop()
-        self._builds.stop()
+        self._models.stop()
         self._training.stop()
-        self._compiled_code.stop()
-        self._clock.forget()
         if not self.in_forked_child:
             self._finish()
             self._told.stop()
@@ -227,20 +215,6 @@ class Engine:
 
     # -- models
 
-    def _is_part(self, module: nn.Module) -> bool:
-        return self._roots.is_part(module)
-
-    def _met(self, module: nn.Module, running: nn.Module) -> None:
-        self._failures.guarded(self._roots.met, module, running)
-
-    def _built(self, module: nn.Module) -> None:
-        if not self.in_forked_child:
-            self._failures.guarded(self._roots.owner_of, module)
-
-    def _compiled(self, module: nn.Module) -> None:
-        self._failures.guarded(self._roots.compiled, module)
-        self._failures.guarded(self._calls.watch_compiled, module)
-
     def _attached(self, root: Root[FoundBricks]) -> None:
         if root.label not in self.roots and len(self.roots) < _MOST_ROOTS:
             self.roots.append(root.label)
@@ -252,20 +226,19 @@ class Engine:
 
     # -- calls that no other encloses
 
-    def _entered(self, module: nn.Module, args: tuple[Any, ...], kwargs: Kwargs) -> None:
-        if self.in_forked_child:
-            self._hub.is_closed = True
-            self._passes.stop()
-            self._failures.guarded(self._forks.called, module)
-        # A parametrized layer computes its weight by calling a module, on its own even while it is built.
-        elif not isinstance(module, ParametrizationList):
-            if self._told.stopped is not None:
-                raise self._told.stopped
-            try:
-                with self._between:
-                    self._enter(module)
-            except Exception as error:
-                self._failures.add(error)
+    def _close(self) -> None:
+        """Nothing is seen in this process, which is a fork."""
+        self._hub.is_closed = True
+        self._passes.stop()
+
+    def _entered(self, module: nn.Module, _args: tuple[Any, ...], _kwargs: Kwargs) -> None:
+        if self._told.stopped is not None:
+            raise self._told.stopped
+        try:
+            with self._between:
+                self._enter(module)
+        except Exception as error:
+            self._failures.add(error)
 
     def _enter(self, module: nn.Module) -> None:
         timeline = self._timeline

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch.autograd import profiler
 
 from aorta_collectors.numerics.brick import Brick
@@ -72,14 +73,15 @@ class Told:
             self._tell(methods, args)
 
     def _tell(self, methods: Methods, args: tuple[Any, ...]) -> None:
-        for method in methods:
-            try:
-                method(*args)
-            except LineStopped as stop:
-                self.stopped = stop
-                raise
-            except Exception as error:
-                self._failures.add(error)
+        with torch._C.DisableTorchFunctionSubclass():  # a subclass is not to see what is asked of its tensor
+            for method in methods:
+                try:
+                    method(*args)
+                except LineStopped as stop:
+                    self.stopped = stop
+                    raise
+                except Exception as error:
+                    self._failures.add(error)
 
     def start(self) -> None:
         self.tell(tuple(part.start for part in self._parts))

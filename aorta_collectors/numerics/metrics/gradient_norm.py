@@ -16,7 +16,7 @@ import functools
 import math
 import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -69,8 +69,7 @@ class GradientNorm:
         """It is about to step. What was clipped is known already."""
         if self._clipped:
             return
-        gradients = [param.grad for group in optimizer.param_groups for param in group["params"]]
-        norm = _norm_of(gradient for gradient in gradients if gradient is not None)
+        norm = _norm_of(_gradients_of(param for group in optimizer.param_groups for param in group["params"]))
         scale = getattr(optimizer, "grad_scale", None)  # a fused optimizer gets gradients that a GradScaler has scaled
         if norm is not None and isinstance(scale, Tensor) and out_of_modes(can_depart, scale):
             norm = norm.over(Arriving(scale))
@@ -107,7 +106,7 @@ class GradientNorm:
                 return original(parameters, *args, **kwargs)
             parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
             # Before it scales them: what it returns may be another norm.
-            self._guarded(self._clipping, [param.grad for param in parameters if param.grad is not None])
+            self._guarded(self._clipping, _gradients_of(parameters))
             self._is_computing = True
             try:
                 return original(parameters, *args, **kwargs)
@@ -199,13 +198,18 @@ def _whole(total: Any) -> Any:
     return local if local is not None and all(placed.is_replicate() for placed in total.placements) else total
 
 
+def _gradients_of(params: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Lazily: a mode of the program is not to see that they are asked for."""
+    return (gradient for param in params if (gradient := param.grad) is not None)
+
+
 def _norm_of(gradients: Iterable[Tensor]) -> _Norm | None:
     """None where they cannot all be read."""
-    return out_of_modes(_read, list(gradients))
+    return out_of_modes(_read, gradients)
 
 
 @torch.no_grad()
-def _read(gradients: Sequence[Tensor]) -> _Norm | None:
+def _read(gradients: Iterable[Tensor]) -> _Norm | None:
     alike: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
     for gradient in gradients:
         values = _values_of(gradient)

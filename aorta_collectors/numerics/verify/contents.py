@@ -43,13 +43,13 @@ def _check_stats(process: Process, contents: Contents) -> None:
     if process.is_behind:
         return
     summary = process.summary
-    if not summary.get("tensors_read"):
+    if not (summary.get("tensors_read") or summary.get("tensors_checked")):
         raise Fault(
             Verdict.UNATTACHED,
             f"rank {process.rank} ran {process.steps} step(s), but no module passed a readable tensor"
             f"{why_unseen(summary)}",
         )
-    if not contents.lines["stats"] and not dropped(summary, "stats"):
+    if summary.get("tensors_read") and not contents.lines["stats"] and not dropped(summary, "stats"):
         raise Fault(
             Verdict.INVALID, f"stats_{process.stem}.jsonl: no line, but tensors_read is {summary['tensors_read']}"
         )

@@ -13,13 +13,13 @@ from typing import Any
 
 from aorta_collectors import strict_json
 from aorta_collectors.api import Artifacts
-from aorta_collectors.artifacts.summaries import stems_of, summaries_of
+from aorta_collectors.artifacts.summaries import stems_of
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.numerics.verify.reading import called, written
 
 # More of them than anybody looks at are averaged pairwise, as layer_numerics does while it measures.
 _MOST_TIMES = 1024
-_PERCENTILES = ("p50", "p95", "p99")
+_PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 _RATES = ("tokens_per_s", "samples_per_s", "mfu", "best_loss")
 
 Metrics = dict[str, float | int | str]
@@ -27,7 +27,8 @@ Metrics = dict[str, float | int | str]
 
 def summarize(artifacts: Artifacts) -> Mapping[str, float | int | str]:
     """Metrics for the matrix, of artifacts that have been verified; what is not known is left out."""
-    summaries = sorted(summaries_of(artifacts), key=_by_steps)
+    processes = sorted(stems_of(artifacts), key=lambda process: _by_steps(process[1]))
+    summaries = [summary for _, summary in processes]
     metrics: Metrics = {
         "numerics_steps": summaries[0]["steps_seen"],
         "numerics_ranks": len({summary["rank"] for summary in summaries if summary["steps_seen"]}),
@@ -36,9 +37,10 @@ def summarize(artifacts: Artifacts) -> Mapping[str, float | int | str]:
         "numerics_spans": sum(written(summary, "spans") for summary in summaries),
         "numerics_escalations": sum(summary.get("escalations", {}).get("taken", 0) for summary in summaries),
     }
-    for name in _PERCENTILES:
-        times = (summary.get("phases", {}).get("step", {}).get(f"{name}_ms") for summary in summaries)
-        metrics.update(_first(f"numerics_step_ms_{name}", times))
+    exact = _exact(artifacts, *processes[0])
+    for name, percent in _PERCENTILES.items():
+        told = [summary.get("phases", {}).get("step", {}).get(f"{name}_ms") for summary in summaries]
+        metrics.update(_first(f"numerics_step_ms_{name}", [_quantile(exact, percent / 100), *told]))
     for name in _RATES:
         values = (summary.get("step_metrics", {}).get(name) for summary in summaries)
         metrics.update(_first(f"numerics_{name}", values))
@@ -54,19 +56,39 @@ def step_times_ms(artifacts: Artifacts) -> Sequence[float]:
     Steps in which operations were counted took longer for it, and are left out.
     """
     processes = sorted(stems_of(artifacts), key=lambda process: _by_steps(process[1]))
-    if not processes or "steps" not in processes[0][1]["files"]:
-        return ()
-    try:
-        lines = artifacts.lines(f"steps_{processes[0][0]}.jsonl")
-        found = [strict_json.loads(line) for line in lines if line.endswith(b"\n")]
-        times = [line["step_ms"] for line in found if not line["is_counted"]]
-    except (ArtifactError, ValueError, KeyError, TypeError):
-        return ()  # of evidence that is incomplete, nobody has looked at the lines
-    if not all(map(_is_number, times)):
-        return ()
+    times = [float(line["step_ms"]) for line in _steps(artifacts, *processes[0])] if processes else []
     while len(times) > _MOST_TIMES:
         times = [(first + second) / 2 for first, second in zip(times[::2], times[1::2], strict=False)]
     return tuple(times)
+
+
+def _exact(artifacts: Artifacts, stem: str, summary: Mapping[str, Any]) -> Sequence[float]:
+    """The durations that the summary has percentiles of, by a histogram; none where lines of some are lacking."""
+    times = [float(line["step_ms"]) for line in _steps(artifacts, stem, summary) if line.get("kind") != "evaluation"]
+    return times if len(times) == summary.get("phases", {}).get("step", {}).get("count") else []
+
+
+def _quantile(values: Sequence[float], share: float) -> float | None:
+    """Between two values interpolated linearly, as numpy.quantile does; None of none."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    rank = share * (len(ordered) - 1)
+    low, high = ordered[math.floor(rank)], ordered[math.ceil(rank)]
+    return low + (high - low) * (rank - math.floor(rank))
+
+
+def _steps(artifacts: Artifacts, stem: str, summary: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Lines of steps with a duration, without those in which operations were counted, which took longer for it."""
+    if "steps" not in summary["files"]:
+        return ()
+    try:
+        lines = artifacts.lines(f"steps_{stem}.jsonl")
+        found = [strict_json.loads(line) for line in lines if line.endswith(b"\n")]
+        kept = [line for line in found if not line["is_counted"]]
+        return kept if all(_is_number(line["step_ms"]) for line in kept) else ()
+    except (ArtifactError, ValueError, KeyError, TypeError):
+        return ()  # of evidence that is incomplete, nobody has looked at the lines
 
 
 def _by_steps(summary: Mapping[str, Any]) -> tuple[int, int]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from aorta_collectors.api import Artifacts, Expected, Verdict, Verification
 from aorta_collectors.artifacts.cast import Cast
 from aorta_collectors.artifacts.completeness import (
     check_alive,
+    check_all_seen,
     check_earlier,
     check_end,
     check_idle,
     check_pairs,
     check_ranks,
     check_superseded,
+    hook_errors,
     why_no_model,
 )
+from aorta_collectors.artifacts.configuration import check_configuration
 from aorta_collectors.artifacts.notes import check_forks
 from aorta_collectors.artifacts.process import Fault
 from aorta_collectors.artifacts.words import some
@@ -33,7 +33,7 @@ def verify(artifacts: Artifacts, expected: Expected) -> Verification:
         processes = read_processes(artifacts, expected)
         cast = Cast(processes)
         for process in processes:
-            _check_configuration(process, config)
+            check_configuration(process, config.describe())
         _check_attached(cast, expected)
         contents = {process.stem: read_lines(artifacts, process, config) for process in cast.attached}
         for process in cast.earlier:
@@ -41,13 +41,13 @@ def verify(artifacts: Artifacts, expected: Expected) -> Verification:
         for process in cast.by_fault():
             if process.attached:
                 check_alive(process)
-                _check_all_seen(process)
+                check_all_seen(process)
                 check_end(process, cast)
                 check_contents(artifacts, process, contents[process.stem], config)
             else:
-                check_idle(process, cast, _check_all_seen)
+                check_idle(process, cast, check_all_seen)
         for process in cast.helpers:
-            _check_all_seen(process)
+            check_all_seen(process)
         _check_words(cast)
         check_forks(artifacts, expected)
         check_ranks(cast, expected)
@@ -65,22 +65,6 @@ def _captured(cast: Cast[Process], config: Config) -> str:
     return reason + "".join(f"; {caveat}" for caveat in caveats(cast, config))
 
 
-def _check_configuration(process: Process, config: Config) -> None:
-    """Raise Fault (misapplied) if other options were in force. Those that were not given are as by default."""
-    asked, got = config.describe(), process.summary["config"]
-    for name, wanted in asked.items():
-        if name not in got or got[name] != wanted:
-            raise Fault(
-                Verdict.MISAPPLIED,
-                f"summary_{process.stem}.json: {name} in force is {_told(got.get(name))}, asked for {_told(wanted)}",
-            )
-
-
-def _told(value: object) -> str:
-    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    return (text[:77] + "..." if len(text) > 80 else text) or "nothing"
-
-
 def _check_attached(cast: Cast[Process], expected: Expected) -> None:
     """Raise Fault (unattached) if no process called a model. A helper that only imported torch need not."""
     check_superseded(cast)
@@ -93,7 +77,7 @@ def _check_attached(cast: Cast[Process], expected: Expected) -> None:
         else:
             why = why_no_model(summary.get("modules_built"), expected)
         if summary["hook_errors"]:
-            why += f". {_hook_errors(summary)}"
+            why += f". {hook_errors(summary)}"
         raise Fault(Verdict.UNATTACHED, why)
     for process in cast.attached:
         summary = process.summary
@@ -102,18 +86,6 @@ def _check_attached(cast: Cast[Process], expected: Expected) -> None:
         why = f"hooks stood on {summary['watched_count']} module(s) of rank {process.rank}, but "
         why += "the model was never called" if not process.steps else "none of them was seen to be called"
         raise Fault(Verdict.UNATTACHED, why + why_unseen(summary))
-
-
-def _check_all_seen(process: Process) -> None:
-    """Raise Fault (incomplete) where hooks failed: there was something to see, and it was not."""
-    if process.summary["hook_errors"]:
-        raise Fault(
-            Verdict.INCOMPLETE, f"rank {process.rank}, by step {process.steps}: {_hook_errors(process.summary)}"
-        )
-
-
-def _hook_errors(summary: Mapping[str, Any]) -> str:
-    return f"{summary['hook_errors']} exception(s) in hooks, the first of them {summary.get('first_hook_error')}"
 
 
 def _check_words(cast: Cast[Process]) -> None:

@@ -11,6 +11,7 @@ from aorta_collectors.observe.compiling.hidden_calls import CompiledCalls
 from aorta_collectors.observe.compiling.inlined import Run
 from aorta_collectors.observe.compiling.inside import InsideWatch
 from aorta_collectors.observe.compiling.own_code import leave_own_code_alone
+from aorta_collectors.observe.compiling.own_hooks import OwnHooksHidden
 from aorta_collectors.observe.compiling.regions import CompiledRegions
 
 
@@ -40,13 +41,16 @@ class CompiledPrograms:
         self._guarded = guarded
         self._calls = CompiledCalls(is_running, called, hidden)
         self._regions = CompiledRegions(inside.ran if inside is not None else None, begins=self._begins)
+        self._own_hooks = OwnHooksHidden()
 
     def start(self) -> None:
         leave_own_code_alone()
         self._regions.start()
+        self._own_hooks.start()
 
     def stop(self) -> None:
         self._regions.stop()
+        self._own_hooks.stop()
         if self._inside is not None:
             self._inside.begin_step()
 

@@ -130,7 +130,7 @@ class CompiledRegions:
         return None, None
 
     def _reporting(self, region: Region | None, inlined: Inlined | None, compiled: Any) -> Callable[..., Any]:
-        compiled = _unlazy(compiled)
+        compiled = unlazy(compiled)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             inputs = self._before(region, inlined, args) if self._active and not kwargs and _computes() else None
@@ -217,7 +217,7 @@ def _computes() -> bool:
     return not (on_gpu and torch.cuda.is_current_stream_capturing())
 
 
-def _unlazy(compiled: Any) -> Any:
+def unlazy(compiled: Any) -> Any:
     """Dynamo replaces the forward of a graph that writes its code when first called; behind ours it could not."""
     owner: Any = getattr(compiled, "__self__", None)
     if getattr(compiled, "__name__", "") == "_lazy_forward" and hasattr(owner, "real_recompile"):

@@ -89,6 +89,7 @@ for step in range(1, 3):
 torch.save(kept, "kept.pt")
 """
 STEPS = 2
+EACH_STEP = ("--trace-level", "payload", "--stats-every", "1")
 # Where the slope is under 1 % of the steepest.
 SATURATES_AT = {
     "tanh": (-math.sqrt(0.99), math.sqrt(0.99)),
@@ -136,7 +137,7 @@ def written(left: Left, lines: list[dict[str, Any]]) -> Iterator[tuple[Key, Tens
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     directory = tmp_path_factory.mktemp("statistics")
-    ran, left = armed(directory, PROGRAM, "--trace-level", "payload")
+    ran, left = armed(directory, PROGRAM, *EACH_STEP)
     ran.ok()
     assert left.summary["hook_errors"] == 0, left.summary["first_hook_error"]
     kept = torch.load(directory / "kept.pt", weights_only=True)
@@ -208,7 +209,7 @@ def test_the_first_bad_value_is_told(found: Found) -> None:
 
 def test_payloads_are_bounded(tmp_path: Path) -> None:
     most = 40_000
-    ran, left = armed(tmp_path, PROGRAM, "--trace-level", "payload", "--payload-max-bytes", str(most))
+    ran, left = armed(tmp_path, PROGRAM, *EACH_STEP, "--payload-max-bytes", str(most))
     ran.ok()
     told = left.summary["payload"]
     files = sorted(left.directory.glob("payload_*.safetensors"))

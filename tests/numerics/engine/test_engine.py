@@ -311,9 +311,10 @@ class TestDurations:
         blocks: Any = sample.model
         blocks[1].drop = SlowBackward()
         with armed() as seen:
-            train(sample, 3)
+            train(sample, 8)
         assert seen.of("1", "backward", 2).own_ns >= SLEPT[1]
-        assert min(seen.of("2", "backward", step).own_ns for step in (1, 2, 3)) < SLEPT[1] / 2
+        # Others on the machine can hold up a few of them.
+        assert min(seen.of("2", "backward", step).own_ns for step in range(1, 9)) < SLEPT[1] / 2
         assert seen.traces[1].phases_ns["blk_bwd"] >= SLEPT[1]
 
     def test_what_a_part_takes_is_no_modules_time(self) -> None:
