@@ -1,0 +1,1 @@
+"""Whether the evidence is there, and what it comes to."""
