@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 from aorta_collectors.errors import ArtifactError
 from aorta_collectors.evidence.receipt import Receipt
 from aorta_collectors.layer_numerics.order import Line
+
+_STEM = re.compile(r"rank\d+(_p\d+)?")
 
 
 @dataclass(frozen=True)
@@ -31,10 +34,17 @@ class Source:
         """Of a summary."""
         return f"{self.collector}.summary"
 
+    def stem_of(self, name: str) -> str | None:
+        """The stem of a file of lines by its name, such as rank0 of tensors_rank0.jsonl; None of any other file."""
+        kind, _, stem = name.removesuffix(".jsonl").partition("_")
+        return stem if kind in self.lines and _STEM.fullmatch(stem) and name.endswith(".jsonl") else None
+
 
 LAYER_NUMERICS = Source("layer_numerics", ("layers",), "NANLOG_DIR")
 NUMERICS = Source("numerics", ("spans", "stats", "steps", "escalations"), "NUMERICS_DIR")
-SOURCES = (LAYER_NUMERICS, NUMERICS)
+TENSORS = Source("tensors", ("tensors",), "TENSORS_DIR")
+MEMORY = Source("memory", ("memory", "growth"), "MEMORY_DIR")
+SOURCES = (LAYER_NUMERICS, NUMERICS, TENSORS, MEMORY)
 COLLECTOR = LAYER_NUMERICS.collector
 #: The cell and the trial of what was captured without a sweep.
 NONE = "-"

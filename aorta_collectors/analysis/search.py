@@ -1,5 +1,5 @@
-"""Finding what was captured below a path: the trials of a run directory, one trial, or what NANLOG_DIR or
-NUMERICS_DIR named.
+"""Finding what was captured below a path: the trials of a run directory, one trial, what NANLOG_DIR, NUMERICS_DIR and
+the like named, or one process's file of lines.
 
 Nothing is verified here; `aorta-collectors verify` does that. What cannot be read is a problem that is told, and the
 rest is read all the same. No symbolic link below the path is followed.
@@ -32,13 +32,15 @@ def captures_below(path: Path, source: Source = LAYER_NUMERICS) -> Captures:
     """Find the trials below a run directory, a cell's, or a trial's; or what was captured without a sweep.
 
     Args:
-        path: A directory, or a trial's record (trial_d0_m0_t0.json).
+        path: A directory, a trial's record (trial_d0_m0_t0.json), or one process's file of lines (layers_rank0.jsonl).
         source: The collector whose processes are wanted.
 
     Raises:
         ArtifactError: It cannot be read, or nothing was captured there.
     """
     if path.is_file():
+        if source.stem_of(path.name) is not None:
+            return _of_process(path, source)
         if trial_coordinates(path.name) is None:
             raise ArtifactError(
                 f"{path} is no trial's record (trial_d<D>_m<M>_t<T>.json); name that, a run directory, or what "
@@ -64,6 +66,19 @@ def captures_below(path: Path, source: Source = LAYER_NUMERICS) -> Captures:
             f"{source.variable} named"
         )
     return Captures(path, tuple(trials), tuple(problems[:_MOST_PROBLEMS]))
+
+
+def _of_process(path: Path, source: Source) -> Captures:
+    """What lies beside a file of lines, of its own process alone."""
+    found = captures_below(path.parent, source)
+    stem = source.stem_of(path.name)
+    kept = (
+        replace(trial, processes=tuple(each for each in trial.processes if each.stem == stem)) for trial in found.trials
+    )
+    trials = tuple(trial for trial in kept if trial.processes)
+    if not trials:
+        raise ArtifactError(f"{path} has no summary_{stem}.json beside it, which says what process it is of")
+    return replace(found, path=path, trials=trials)
 
 
 def _one(folder: Path, stem: str, source: Source) -> Captures:

@@ -9,7 +9,7 @@ from typing import Any
 from aorta_collectors import strict_json
 from aorta_collectors.api import ArtifactError, Artifacts
 from aorta_collectors.artifacts.summaries import SUMMARY
-from aorta_collectors.schema_check import first_fault, validator
+from aorta_collectors.schema_check import fault_text, first_fault, validator
 
 _LAYER_NUMERICS = "layer_numerics.summary"
 
@@ -35,7 +35,7 @@ def read_summary(artifacts: Artifacts, name: str, schema: str = _LAYER_NUMERICS)
         raise ArtifactError(f"{name}: {error}") from None
     fault = first_fault(validator(schema), summary)
     if fault is not None:
-        raise ArtifactError(f"{name} is no summary of {schema.partition('.')[0]}: {fault[0]}: {fault[1]}")
+        raise ArtifactError(f"{name} is no summary of {schema.partition('.')[0]}: {fault_text(fault)}")
     return summary
 
 

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 _UNBOUNDED = 100_000
 
 
-def render_check(console: Console, cells: Sequence[Any], workload: str | None) -> None:
+def render_check(console: Console, cells: Sequence[Any], workload: str | None, other_names: Sequence[str] = ()) -> None:
     """Of `host.check.Planned`.
 
     Args:
         workload: None where a command is run.
+        other_names: For which a plain `aorta sweep run` refuses the recipe.
     """
     from rich.table import Table
     from rich.text import Text
@@ -48,6 +49,11 @@ def render_check(console: Console, cells: Sequence[Any], workload: str | None) -
         console.print(f"{refused} of {len(cells)} cell(s) refused: the sweep would run nothing", style="red")
     else:
         console.print(f"valid; {len(cells)} cell(s), none refused", style="green")
+    if other_names:
+        unknown = ", ".join(map(text, other_names))
+        console.print(
+            f"for aorta-collectors sweep run: in this recipe aorta alone does not know {unknown}", soft_wrap=True
+        )
 
 
 def _alike(cells: Sequence[Any], workload: str | None) -> dict[tuple[str, ...], list[str]]:

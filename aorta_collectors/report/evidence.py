@@ -16,6 +16,8 @@ _UNBOUNDED = 10_000
 # Findings that are listed one by one: what fits on a screen or two.
 _ROWS = 40
 _CELL = 300
+# By one of these metrics a collector says how much it has looked at for bad values.
+_LOOKED_AT = ("tensors_read", "observed", "modules")
 
 
 def render(findings: Sequence[Finding], out: TextIO, every: bool = False) -> None:
@@ -93,12 +95,13 @@ def first_bad(finding: Finding) -> str:
     Of a followed tensor, where in its batch's life that was; and the origin, where one is known.
     """
     metrics: Mapping[str, Any] = finding.receipt.metrics if finding.receipt is not None else {}
-    prefix = f"{finding.collector}_first_bad"
+    names = [f"{finding.collector}_{kind}" for kind in ("first_bad", "first_nonfinite")]
+    prefix = next((name for name in names if f"{name}_step" in metrics), names[0])
     step = metrics.get(f"{prefix}_step")
     stage = metrics.get(f"{finding.collector}_origin_stage")
     if step is None and stage is None:
-        has_read = f"{finding.collector}_steps" in metrics and metrics.get(f"{finding.collector}_tensors_read") != 0
-        return "none" if has_read else "-"
+        counts = [metrics[name] for word in _LOOKED_AT if (name := f"{finding.collector}_{word}") in metrics]
+        return "none" if counts and counts[0] != 0 else "-"
     parts = []
     if step is not None:
         words = [metrics.get(f"{prefix}_{key}") for key in ("direction", "layer", "kind")]

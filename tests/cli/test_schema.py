@@ -24,7 +24,7 @@ def _schema(*words: str, code: int = 0) -> Result:
 
 def test_all_are_listed_with_what_they_describe() -> None:
     listed = json.loads(_schema("--json").stdout)
-    assert [each["name"] for each in listed] == [*schema_names(), "layer_numerics", "numerics"]
+    assert [each["name"] for each in listed] == [*schema_names(), "layer_numerics", "memory", "numerics", "tensors"]
     assert all(each["title"] and each["description"] for each in listed)
     shown = _schema().stdout
     assert all(name in shown for name in schema_names())

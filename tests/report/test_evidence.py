@@ -45,3 +45,22 @@ def test_of_numerics(metrics: dict[str, int | str], said: str) -> None:
     receipt = replace(RECEIPT, metrics=metrics)
     finding = Finding("a", RECEIPT.trial, "numerics", Verdict("captured"), "", Path("t"), Path("a"), receipt)
     assert first_bad(finding) == said
+
+
+@pytest.mark.parametrize(
+    ("collector", "metrics", "said"),
+    [
+        ("layer_numerics", {"layer_numerics_steps": 4, "layer_numerics_modules": 2}, "none"),
+        ("tensors", {"tensors_steps": 4, "tensors_observed": 8}, "none"),
+        (
+            "tensors",
+            {"tensors_observed": 8, "tensors_first_nonfinite_step": 2, "tensors_first_nonfinite_layer": "fc"},
+            "step 2 fc",
+        ),
+        ("memory", {"memory_steps": 4, "memory_points": 8}, "-"),  # it looks at no values
+    ],
+)
+def test_of_others(collector: str, metrics: dict[str, int | str], said: str) -> None:
+    receipt = replace(RECEIPT, collector=collector, metrics=metrics)
+    finding = Finding("a", RECEIPT.trial, collector, Verdict("captured"), "", Path("t"), Path("a"), receipt)
+    assert first_bad(finding) == said
