@@ -35,8 +35,9 @@ def check(
 ) -> None:
     """Validate RECIPE and show what each cell would launch, without running or writing anything.
 
-    The recipe is checked as `aorta sweep run` checks it, with the collect: blocks of our collectors. A probe recipe's
-    command follows after --. TRIAL_DIR and RUN_ID stand for what each trial has of its own.
+    The recipe is checked as `aorta-collectors sweep run` checks it: as `aorta sweep run` does, with the collect: blocks
+    of our collectors. A probe recipe's command follows after --. TRIAL_DIR and RUN_ID stand for what each trial has of
+    its own.
 
     Example: aorta-collectors check sweep.yaml --collect layer_numerics -- torchrun --nproc_per_node=8 train.py
 
@@ -49,9 +50,10 @@ def check(
     checked = check_recipe(recipe, [*request.words(Path(request.recipe)), *request.tail])
     with Output(output) as out:
         if as_json:
-            out.json({"workload": checked.workload, "cells": [_for_json(cell) for cell in checked.cells]})
+            cells = [_for_json(cell) for cell in checked.cells]
+            out.json({"workload": checked.workload, "other_names": list(checked.other_names), "cells": cells})
         else:
-            render_check(out.console(), checked.cells, checked.workload)
+            render_check(out.console(), checked.cells, checked.workload, checked.other_names)
     sys.exit(1 if any(cell.refused for cell in checked.cells) else 0)
 
 

@@ -1,17 +1,16 @@
-"""Attaching to the host: one table of patch points, each checked by name and signature before any is changed.
+"""Attaching to the host: one table of patch points, each checked by name and shape before any is changed.
 
-The host looks these functions up in their modules when it calls them, so replacing the module attribute is enough.
-Each replacement calls through to the original; with no collector of ours requested it does nothing else. A host that
-the table does not fit is refused with one error, since a plugin that half attaches is a silent pass again.
+The host looks these up in their modules when it needs them, so replacing the module attribute is enough. The
+replacement of a function calls through to the original; with no collector of ours requested it does nothing else. A
+host that the table does not fit is refused with one error, since a plugin that half attaches is a silent pass again.
+
+The names that a recipe may ask for are among them. A stock `aorta sweep run` reads the recipe of a workload before it
+loads a plugin, and knows the host's own alone then; `aorta-collectors sweep run` attaches first.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
@@ -19,38 +18,25 @@ from typing import Any
 from aorta.registry import RegistryError
 
 from aorta_collectors import __version__
+from aorta_collectors.errors import CollectorsError
 from aorta_collectors.host import cells, dry_run, isolation, preflight, registry_spec, sweep, trials
 from aorta_collectors.host.attachment import Attachment
+from aorta_collectors.host.points import Function, Names, PatchPoint, attached_by
 
 TESTED_HOST = "0.3.0"
-_MARK = "__aorta_collectors__"
 
-Replacement = Callable[..., Any]
+#: The names of collectors that the host knows by itself.
+HOST_NAMES = frozenset({"rocprof", "proton", "numerics", "layer_numerics", "amd_log"})
 
 
 class HostMismatch(RegistryError):  # type: ignore[misc]
     """This host is not the one that the patch points were written for. The host's command line shows it as one line."""
 
 
-@dataclass(frozen=True)
-class PatchPoint:
-    """A function of the host that is replaced.
-
-    Attributes:
-        parameters: Its parameter names, in order: what the replacement relies on.
-        replace: replace(attachment, original, *args, **kwargs), called in the original's place.
-    """
-
-    module: str
-    name: str
-    parameters: tuple[str, ...]
-    replace: Replacement
-
-
-PATCH_POINTS = (
-    PatchPoint("aorta.triage.runner", "_preflight_validate", ("recipe",), preflight.preflight_validate),
-    PatchPoint("aorta.triage.runner", "_print_dry_run", ("recipe", "subprocess_argv"), dry_run.print_dry_run),
-    PatchPoint(
+PATCH_POINTS: tuple[PatchPoint, ...] = (
+    Function("aorta.triage.runner", "_preflight_validate", ("recipe",), preflight.preflight_validate),
+    Function("aorta.triage.runner", "_print_dry_run", ("recipe", "subprocess_argv"), dry_run.print_dry_run),
+    Function(
         "aorta.triage.runner",
         "_run_one_cell",
         (
@@ -65,7 +51,7 @@ PATCH_POINTS = (
         ),
         cells.run_one_cell,
     ),
-    PatchPoint(
+    Function(
         "aorta.triage.runner",
         "_run_recipe_locked",
         (
@@ -81,8 +67,10 @@ PATCH_POINTS = (
         ),
         sweep.run_recipe_locked,
     ),
-    PatchPoint("aorta.run.collectors", "_registry", (), registry_spec.registry),
-    PatchPoint(
+    Names("aorta.run.collectors", "KNOWN_RECIPES", HOST_NAMES),
+    Names("aorta.run.dispatcher", "KNOWN_RECIPES", HOST_NAMES),
+    Function("aorta.run.collectors", "_registry", (), registry_spec.registry),
+    Function(
         "aorta.run.dispatcher",
         "_run_single_trial",
         (
@@ -100,7 +88,7 @@ PATCH_POINTS = (
         ),
         trials.run_single_trial,
     ),
-    PatchPoint(
+    Function(
         "aorta.run.dispatcher",
         "_run_single_trial_in_process_worker",
         (
@@ -127,46 +115,44 @@ def attach() -> Attachment:
         HostMismatch: A patch point is missing or looks different. Nothing has been changed then.
     """
     found = [(point, *_find(point)) for point in PATCH_POINTS]
-    attached = [getattr(function, _MARK) for _, _, function in found if hasattr(function, _MARK)]
-    attachment: Attachment = attached[0] if attached else Attachment()
-    for point, module, function in found:
-        if not hasattr(function, _MARK):
-            setattr(module, point.name, _replacement(point, attachment, function))
+    attached = [attachment for _, _, original in found if (attachment := attached_by(original)) is not None]
+    attachment = attached[0] if attached else Attachment()
+    for point, module, original in found:
+        if attached_by(original) is None:
+            setattr(module, point.name, point.replacement(attachment, original))
     return attachment
+
+
+def require_attached() -> Attachment:
+    """Attach for a command of ours.
+
+    Raises:
+        CollectorsError: HostMismatch, which is the host's own command line to show.
+    """
+    try:
+        return attach()
+    except HostMismatch as error:
+        raise CollectorsError(str(error)) from None
 
 
 def detach() -> None:
     """Put every original back, where nobody has wrapped our replacement since."""
     for point in PATCH_POINTS:
         module = importlib.import_module(point.module)
-        function: Any = getattr(module, point.name, None)
-        if hasattr(function, _MARK):
-            setattr(module, point.name, function.__wrapped__)
+        found: Any = getattr(module, point.name, None)
+        if attached_by(found) is not None:
+            setattr(module, point.name, found.__wrapped__)
 
 
-def _replacement(point: PatchPoint, attachment: Attachment, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def replaced(*args: Any, **kwargs: Any) -> Any:
-        return point.replace(attachment, original, *args, **kwargs)
-
-    setattr(replaced, _MARK, attachment)
-    return replaced
-
-
-def _find(point: PatchPoint) -> tuple[ModuleType, Callable[..., Any]]:
+def _find(point: PatchPoint) -> tuple[ModuleType, Any]:
     try:
         module = importlib.import_module(point.module)
     except ImportError as error:
         raise _mismatch(f"{point.module} cannot be imported ({error})") from error
-    function = getattr(module, point.name, None)
-    if not callable(function):
-        raise _mismatch(f"{point.module} has no function {point.name}")
-    parameters = tuple(inspect.signature(function).parameters)
-    if parameters != point.parameters:
-        raise _mismatch(
-            f"{point.module}.{point.name} takes ({', '.join(parameters)}), not ({', '.join(point.parameters)})"
-        )
-    return module, function
+    found = getattr(module, point.name, None)
+    if what := point.mismatch(found):
+        raise _mismatch(what)
+    return module, found
 
 
 def _mismatch(what: str) -> HostMismatch:

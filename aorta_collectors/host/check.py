@@ -14,7 +14,7 @@ import click
 
 from aorta_collectors.environment import switched_off
 from aorta_collectors.errors import CollectorsError, LaunchError
-from aorta_collectors.host.attach import HostMismatch, attach
+from aorta_collectors.host.attach import HOST_NAMES, require_attached
 from aorta_collectors.host.attachment import Attachment
 from aorta_collectors.host.planned import planned_launch
 from aorta_collectors.host.preflight import cell_environment
@@ -59,10 +59,12 @@ class Checked:
 
     Attributes:
         workload: None where a command is run.
+        other_names: For which a plain `aorta sweep run` refuses this recipe.
     """
 
     workload: str | None
     cells: tuple[Planned, ...]
+    other_names: tuple[str, ...]
 
 
 def check_recipe(recipe: Path, words: Sequence[str]) -> Checked:
@@ -77,10 +79,7 @@ def check_recipe(recipe: Path, words: Sequence[str]) -> Checked:
     """
     from aorta.triage.recipe import RecipeSchemaError, load_recipe_mapping
 
-    try:
-        attachment = attach()
-    except HostMismatch as error:
-        raise CollectorsError(str(error)) from None
+    attachment = require_attached()
     try:
         # A dry run of one of these writes its report.
         if load_recipe_mapping(recipe).get("mode") == "sanitizer":
@@ -89,9 +88,20 @@ def check_recipe(recipe: Path, words: Sequence[str]) -> Checked:
         pass  # the host says what is wrong with it below
     loaded, argv = _loaded(words)
     probe = loaded.probe_extras is not None
-    return Checked(
-        None if probe else loaded.workload, tuple(_planned(attachment, cell, loaded, argv) for cell in loaded.cells)
-    )
+    cells = tuple(_planned(attachment, cell, loaded, argv) for cell in loaded.cells)
+    return Checked(None if probe else loaded.workload, cells, () if probe else _other_names(recipe))
+
+
+def _other_names(recipe: Path) -> tuple[str, ...]:
+    """Names in the collect: blocks of a workload recipe that the host does not know by itself.
+
+    It reads those before it loads a plugin. In a probe recipe it resolves mitigations first, and so loads the plugin.
+    """
+    from aorta.triage.recipe import load_recipe_mapping
+
+    mapping = load_recipe_mapping(recipe)
+    blocks = [mapping.get("collect"), *(cell.get("collect") for cell in mapping["cells"])]
+    return tuple(sorted({name for block in blocks for name in block or ()} - HOST_NAMES))
 
 
 def _loaded(words: Sequence[str]) -> tuple[Any, tuple[str, ...] | None]:

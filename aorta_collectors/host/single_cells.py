@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from aorta_collectors.errors import CollectorsError
+from aorta_collectors.host.attach import require_attached
 from aorta_collectors.registry import collector_names
 
 
@@ -31,16 +32,17 @@ class SingleCell:
 
 
 def validate_sweep(words: Sequence[str]) -> None:
-    """Let the host check a whole sweep, collect: blocks included, as `aorta sweep run --dry-run` does.
+    """Let the host check a whole sweep, collect: blocks included, as `aorta-collectors sweep run --dry-run` does.
 
     Args:
         words: What would follow `aorta sweep run`, the command of a probe recipe with its `--` included.
 
     Raises:
-        CollectorsError: The host refuses it; the message is the host's own.
+        CollectorsError: The host refuses it, with the host's own message; or the plugin does not attach to this host.
     """
     from aorta.cli import main
 
+    require_attached()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             main.main(["sweep", "run", "--dry-run", *words], prog_name="aorta", standalone_mode=False)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aorta_collectors.evidence.directory import Anchor
+from aorta_collectors.sweep_process import end, ends_with_parent
 
 #: Names in an attempt's directory: what its job says at its end, without which it is lost, and what the host wrote.
 OUTCOME, RESULTS = "outcome.json", "results"
 # The command of this interpreter, wherever its scripts are. "-c" would look for modules in the working directory first.
-_AORTA = (
-    "import sys; sys.path = [path for path in sys.path if path]; from aorta.cli import main; main(prog_name='aorta')"
+_SWEEP = (
+    "import sys; sys.path = [path for path in sys.path if path]; from aorta_collectors.cli import main; "
+    "main(prog_name='aorta-collectors')"
 )
-_SET_PARENT_DEATH_SIGNAL = 1
-_GRACE_S = 15
 # By these submitit tells a job about itself. What the sweep runs may use submitit too, and is no job.
 _ENGINES_OWN = ("SUBMITIT_EXECUTOR", "SUBMITIT_FOLDER", "SUBMITIT_STDERR_TO_STDOUT", "SUBMITIT_LOCAL_")
 
@@ -35,7 +32,7 @@ class CellJob:
     Attributes:
         cell: The cell's name.
         directory: The attempt's directory, absolute.
-        words: What follows `aorta sweep run`.
+        words: What follows `aorta-collectors sweep run`.
         cwd: Where the sweep is run from.
         variables: Environment variables as they were where the job was submitted; None for unset.
     """
@@ -52,10 +49,10 @@ def run_cell(job: CellJob) -> int:
 
     Whatever ends this process ends the sweep: it must not run on where nobody waits for its result.
     """
-    end_with_parent = _ends_with_parent()
+    end_with_parent = ends_with_parent()
     end_with_parent()
     _put_aside(Path(job.directory) / RESULTS)
-    argv = [sys.executable, "-c", _AORTA, "sweep", "run", *job.words]
+    argv = [sys.executable, "-c", _SWEEP, "sweep", "run", *job.words]
     sweep = subprocess.Popen(
         argv, cwd=job.cwd, env=_environment(job.variables), start_new_session=True, preexec_fn=end_with_parent
     )
@@ -63,7 +60,7 @@ def run_cell(job: CellJob) -> int:
         code = sweep.wait()
     finally:
         if sweep.poll() is None:
-            _end(sweep)
+            end(sweep)
     directory = Path(job.directory)
     with Anchor(directory).open(directory) as opened:
         content = {"cell": job.cell, "exit_code": code, "host": socket.gethostname(), "pid": os.getpid()}
@@ -85,29 +82,3 @@ def _environment(variables: Mapping[str, str | None]) -> dict[str, str]:
         if value is not None:
             kept[name] = value
     return kept
-
-
-def _ends_with_parent() -> Callable[[], None]:
-    """What a process calls to be interrupted when its parent dies, as by the out-of-memory killer.
-
-    An interrupt, since the host ends the command that it runs on that one alone.
-    """
-    prctl = ctypes.CDLL(None).prctl
-
-    def call() -> None:
-        # A shell starts what runs in the background with interrupts ignored.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGINT)
-
-    return call
-
-
-def _end(sweep: subprocess.Popen[bytes]) -> None:
-    # Further interrupts, of the terminal and of submitit, must not keep it from ending what it started.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in (signal.SIGINT, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(sweep.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            sweep.wait(_GRACE_S)
-            return

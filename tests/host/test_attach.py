@@ -98,8 +98,13 @@ assert functions() == before
             "aorta.run.dispatcher._run_single_trial takes (trial_idx, request), not (trial_idx, workload_cls, ",
         ),
         ("del module._run_single_trial", "aorta.run.dispatcher has no function _run_single_trial"),
+        ("module.KNOWN_RECIPES = ['numerics']", "aorta.run.dispatcher has no frozenset KNOWN_RECIPES"),
+        (
+            "module.KNOWN_RECIPES -= {'numerics', 'rocprof'}",
+            "aorta.run.dispatcher.KNOWN_RECIPES lacks numerics, rocprof",
+        ),
     ],
-    ids=["another signature", "no such function"],
+    ids=["another signature", "no such function", "names that are no set", "other names"],
 )
 def test_a_host_that_does_not_fit_is_refused_and_left_as_it_was(change: str, fault: str, tmp_path: Path) -> None:
     program = f"""

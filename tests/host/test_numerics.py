@@ -113,7 +113,8 @@ class TestACommand:
         content = summary(both.artifacts(collector="numerics"))
         assert metrics["numerics_steps"]["mean"] == 5
         assert metrics["numerics_best_loss"]["mean"] == content["step_metrics"]["best_loss"]
-        assert metrics["numerics_step_ms_p95"]["mean"] == content["phases"]["step"]["p95_ms"]
+        # The summary's is that of a histogram.
+        assert metrics["numerics_step_ms_p95"]["mean"] == pytest.approx(content["phases"]["step"]["p95_ms"], rel=0.1)
         assert metrics["numerics_tensors_read"]["mean"] == content["tensors_read"] > 0
         assert not [name for name in metrics if name.startswith("numerics_first")]
 

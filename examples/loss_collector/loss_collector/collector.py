@@ -13,8 +13,7 @@ from aorta_collectors.api import Artifacts, Capture, Collector, Expected, Launch
 class Losses(Collector):
     """Writes down what backward() is called on, step by step."""
 
-    name = "amd_log"
-    output_subdir = "losses"
+    name = output_subdir = "losses"
     schema = {
         "type": "object",
         "additionalProperties": False,
@@ -62,7 +61,7 @@ class Losses(Collector):
     def summarize(self, artifacts: Artifacts) -> Mapping[str, float | int | str]:
         entries = [line for name in artifacts.sizes() for line in _lines(artifacts, name)]
         losses = [line["loss"] for line in entries if isinstance(line.get("loss"), float)]
-        return {"amd_log_lowest_loss": min(losses), "amd_log_last_loss": losses[-1]} if losses else {}
+        return {"losses_lowest": min(losses), "losses_last": losses[-1]} if losses else {}
 
 
 def _every(options: Options) -> int:

@@ -21,7 +21,7 @@ trials: 1
 mitigation_axis: [none]
 diagnostic_axis: [none]
 collect:
-  amd_log: {EVERY: "2"}
+  losses: {EVERY: "2"}
 """
 TRAINS = """
 import torch
@@ -66,8 +66,8 @@ def test_the_verdict_on_files(texts: Mapping[str, str], verdict: str) -> None:
 
 def sweep(cwd: Path, program: str) -> subprocess.CompletedProcess[str]:
     (cwd / "recipe.yaml").write_text(RECIPE)
-    aorta = str(Path(sys.executable).parent / "aorta")
-    argv = [aorta, "sweep", "run", "--recipe", "recipe.yaml", "--output", "out", "--", sys.executable, "-c", program]
+    command = [str(Path(sys.executable).parent / "aorta-collectors"), "sweep", "run", "--recipe", "recipe.yaml"]
+    argv = [*command, "--output", "out", "--", sys.executable, "-c", program]
     return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
 
 
@@ -77,9 +77,9 @@ def test_a_program_that_trains_has_its_losses(tmp_path: Path) -> None:
     (written,) = tmp_path.glob("out/LOSS/none-none/_subprocess/trial_d0_m0_t0/losses/losses_*.jsonl")
     lines = [json.loads(line) for line in written.read_text().splitlines()]
     assert [(line.get("step"), line.get("loss")) for line in lines] == [(1, 6.0), (3, -18.0), (5, -42.0), (None, None)]
-    receipt = json.loads((written.parents[2] / "receipt_d0_m0_t0_amd_log.json").read_text())
+    receipt = json.loads((written.parents[2] / "receipt_d0_m0_t0_losses.json").read_text())
     assert receipt["verdict"] == "captured"
-    assert receipt["metrics"] == {"amd_log_lowest_loss": -42.0, "amd_log_last_loss": -42.0}
+    assert receipt["metrics"] == {"losses_lowest": -42.0, "losses_last": -42.0}
 
 
 def test_a_program_that_does_not_train_does_not_pass(tmp_path: Path) -> None:
