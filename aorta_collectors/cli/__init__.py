@@ -15,15 +15,19 @@ from aorta_collectors.printable import printable
 #: The verbs, in the order of the help, each with the module of this folder and the command in there. A verb's module is
 #: imported when the verb is used: what draws and queries takes a while to import.
 VERBS = {
+    "sweep": ("sweep", "sweep"),
     "verify": ("verify", "verify"),
     "first-bad": ("first_bad", "first_bad"),
     "trajectory": ("trajectory", "trajectory"),
     "layers": ("layers", "layers"),
     "compare": ("compare", "compare"),
     "profile": ("profile", "profile"),
+    "tensors": ("tensors", "tensors"),
+    "memory": ("memory", "memory"),
     "overlap": ("overlap", "overlap"),
     "merge": ("merge", "merge"),
     "query": ("query", "query"),
+    "investigate": ("investigate", "investigate"),
     "export": ("export", "export"),
     "report": ("report", "report"),
     "watch": ("watch", "watch"),
@@ -69,6 +73,6 @@ def main() -> None:
     Example: aorta-collectors first-bad triage_results/NAN-17/training/20261129-101500
 
     Exit codes: 0 all is well, 1 a request for evidence is unsatisfied or something cannot be read, 2 wrong usage, 3
-    what a verb was asked to look for is there (compare: a difference; first-bad, overlap and watch with --exit-code;
-    profile and top: an assertion that does not hold).
+    what a verb was asked to look for is there (compare, tensors compare: a difference; first-bad, memory, overlap and
+    watch with --exit-code; profile and top: an assertion that does not hold).
     """

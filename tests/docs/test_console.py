@@ -38,6 +38,7 @@ CAPTURING = {
 
 
 @pytest.mark.sweep
+@pytest.mark.timeout(300)  # torch.compile takes its time where others run beside it
 @pytest.mark.parametrize("name", PAGES)
 def test_the_commands_of_a_page_print_what_it_shows(
     name: str, tmp_path: Path, captured: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory

@@ -58,7 +58,7 @@ class TestInvalid:
         ("line", "message"),
         [
             (b"{\n", "line 2: "),
-            (b"[]\n", "line 2: : must be an object, got []"),
+            (b"[]\n", "line 2: must be an object, got []"),
             (b"\n", "line 2: "),
             (b"\xff\n", "line 2: "),
             (b'{"step": NaN}\n', "line 2: "),

@@ -84,7 +84,7 @@ LINES = {
     "Latin-1": (_field(b"torch.float32", b"torch\xe9float32"), "line 5: "),
     "two records": (lambda line: line.rstrip() + b" " + line, "line 5: "),
     "a carriage return alone": (lambda line: line.rstrip() + b"\r", "line 5: "),
-    "no record": (lambda line: b'"text"\n', "line 5: : must be an object"),
+    "no record": (lambda line: b'"text"\n', "line 5: must be an object"),
     "half of one": (lambda line: line[: len(line) // 2] + b"\n", "line 5: "),
     "another process's": (_field(b'"rank": 1', b'"rank": 0'), "is from process"),
 }

@@ -202,6 +202,10 @@ def properties_of(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict
         yield from properties_of(inner, f"{path}#{name}")
 
 
+#: Collectors whose options are those of their collect: block alone.
+OTHERS = ("memory", "numerics", "tensors")
+
+
 def described(inner: dict[str, Any], schema: dict[str, Any]) -> str:
     reference = str(inner.get("$ref", ""))
     found = schema["$defs"][reference.rsplit("/", 1)[1]] if reference.startswith("#/$defs/") else {}
@@ -212,13 +216,16 @@ class TestSchemas:
     def test_the_schemas_are_those_of_the_design(self) -> None:
         assert schema_names() == sorted(
             [
+                *(f"investigation.{kind}" for kind in ("journal", "metadata", "report", "run")),
                 "layer_numerics.options",
                 "layer_numerics.record",
                 "layer_numerics.spec",
                 "layer_numerics.summary",
+                *(f"memory.{kind}" for kind in ("growth", "options", "point", "summary")),
                 *(f"numerics.{kind}" for kind in ("escalation", "options", "span", "stats", "step", "summary")),
                 "receipt",
                 "script_workload",
+                *(f"tensors.{kind}" for kind in ("observation", "options", "summary")),
             ]
         )
 
@@ -230,18 +237,22 @@ class TestSchemas:
         assert schema["title"]
         assert schema["description"]
 
-    @pytest.mark.parametrize("name", ["layer_numerics.options", "layer_numerics.spec", "numerics.options"])
+    @pytest.mark.parametrize(
+        "name", ["layer_numerics.options", "layer_numerics.spec", *(f"{name}.options" for name in OTHERS)]
+    )
     def test_every_property_that_a_user_writes_is_described(self, name: str) -> None:
         schema = load_schema(name)
         found = list(properties_of(schema, name))
-        assert len(found) > 10
+        assert len(found) > 5
         assert [path for path, inner in found if not described(inner, schema)] == []
 
     @pytest.mark.parametrize(
         "name",
         [
             *("layer_numerics.record", "layer_numerics.summary", "receipt", "numerics.escalation", "numerics.span"),
-            *("numerics.stats", "numerics.step", "numerics.summary"),
+            *("numerics.stats", "numerics.step", "numerics.summary", "tensors.observation", "tensors.summary"),
+            *("memory.growth", "memory.point", "memory.summary", "investigation.metadata", "investigation.run"),
+            "investigation.journal",
         ],
     )
     def test_every_property_of_an_artifact_is_described(self, name: str) -> None:
@@ -250,7 +261,8 @@ class TestSchemas:
         assert set(schema["required"]) <= set(schema["properties"])
 
     @pytest.mark.parametrize(
-        "name", ["layer_numerics.options", "layer_numerics.spec", "numerics.options", "script_workload"]
+        "name",
+        ["layer_numerics.options", "layer_numerics.spec", "script_workload", *(f"{name}.options" for name in OTHERS)],
     )
     def test_a_default_is_valid_against_its_own_property(self, name: str) -> None:
         for path, inner in properties_of(load_schema(name), name):

@@ -1,0 +1,1 @@
+"""Investigations: a question, controlled runs in a declared order that answer it, and the evidence that they leave."""
