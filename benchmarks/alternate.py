@@ -39,6 +39,7 @@ def alternate(
     clock: Callable[[], float],
     timed: int,
     discarded: int = 2,
+    mean: bool = False,
     to_the_end: bool = False,
     seed: int = 0,
 ) -> Samples:
@@ -48,6 +49,7 @@ def alternate(
         seconds: Rounds are begun until this much time has passed, two at least. A round has one block of every variant
             and two of the bare step, with which all others are compared.
         timed, discarded: Steps of a block. The first ones attach hooks and warm caches, so they do not count.
+        mean: Take the mean of a block's steps, of which not all are alike, rather than their median.
         to_the_end: Time the block as a whole, with the end of the variant, where it writes what is still to be written.
     """
     everything: dict[str, Variant] = {BARE: bare, **variants}
@@ -68,7 +70,8 @@ def alternate(
                 others, taken = min((others, taken), again)
             times[name] += taken
             disturbed = max(disturbed, others)
-        rounds.append((disturbed, {name: statistics.median(taken) for name, taken in times.items()}))
+        middle = statistics.fmean if mean else statistics.median
+        rounds.append((disturbed, {name: middle(taken) for name, taken in times.items()}))
     return _quiet(rounds)
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 import orjson
 import torch
 
-from benchmarks import gpu, growth, large, small, startup, tracing
+from benchmarks import capturing, gpu, growth, large, small, startup, tracing
 from benchmarks.row import Row
 from benchmarks.sizes import QUICK, TINY, Sizes
 
@@ -36,6 +36,7 @@ _Measure = Callable[[Set[str], Sizes, Path], list[Row]]
 _MEASURES: tuple[tuple[tuple[str, ...], _Measure], ...] = (
     (large.KEYS, large.transformer_rows),
     (tracing.KEYS, tracing.tracing_rows),
+    (capturing.KEYS, capturing.capturing_rows),
     (("limit",), lambda _, sizes, directory: large.limit_rows(sizes, directory)),
     (("record",), lambda _, sizes, directory: small.record_rows(sizes, directory)),
     (("write",), lambda _, sizes, directory: small.written_rows(sizes, directory)),
