@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 
 import click
-from tables import escaped, table
+from tables import code, escaped, table
 
 from aorta_collectors.cli import main
 
@@ -18,22 +19,31 @@ says the same.
 """
 
 
+#: Verbs whose own verbs are aorta's.
+_OF_THE_HOST = ("sweep",)
+
+
 def cli() -> str:
     parent = click.Context(main, info_name="aorta-collectors")
-    parts = [_HEAD, *_text(main.help or ""), ""]
-    for name in main.list_commands(parent):
-        verb = main.get_command(parent, name)
+    return "\n".join([_HEAD, *_text(main.help or ""), "", *_verbs(main, parent, "##")])
+
+
+def _verbs(group: click.Group, parent: click.Context, level: str) -> Iterator[str]:
+    for name in group.list_commands(parent):
+        verb = group.get_command(parent, name)
         assert verb is not None
         context = click.Context(verb, info_name=name, parent=parent)
-        usage = " ".join(verb.collect_usage_pieces(context))
-        parts += [f"## {name}\n", f"```\naorta-collectors {name} {usage}\n```\n", *_text(verb.help or "")]
+        yield f"{level} {context.command_path.partition(' ')[2]}\n"
+        yield f"```\n{context.command_path} {' '.join(verb.collect_usage_pieces(context))}\n```\n"
+        yield from _text(verb.help or "")
         options = [param for param in verb.params if isinstance(param, click.Option)]
         records = [record for option in options if (record := option.get_help_record(context))]
         if records:
-            rows = [[f"`{escaped(names)}`", escaped(says)] for names, says in records]
-            parts += ["", *table(("option", "meaning"), rows)]
-        parts.append("")
-    return "\n".join(parts)
+            yield ""
+            yield from table(("option", "meaning"), [[code(names), escaped(says)] for names, says in records])
+        yield ""
+        if isinstance(verb, click.Group) and name not in _OF_THE_HOST:
+            yield from _verbs(verb, context, level + "#")
 
 
 def _text(help_text: str) -> Iterator[str]:
@@ -42,9 +52,11 @@ def _text(help_text: str) -> Iterator[str]:
         if number:
             yield ""
         if example := re.match(r"Examples?:\s*", paragraph):
-            commands = [line.strip() for line in paragraph[example.end() :].splitlines()]
-            yield "\n".join(["For example:", "", "```", *commands, "```"])
+            # A long one goes on in the next line.
+            joined = re.sub(r"\n\s*(?!aorta-collectors )", " ", paragraph[example.end() :])
+            commands = [line.strip() for line in joined.splitlines()]
+            yield "\n".join(["For example:", *(["", "```", *commands, "```"] if commands else [])])
         elif paragraph.startswith("\b"):  # click's mark of lines that stay as they are
-            yield "\n".join(["```", *paragraph.splitlines()[1:], "```"])
+            yield "\n".join(["```", textwrap.dedent("\n".join(paragraph.splitlines()[1:])), "```"])
         else:
             yield escaped(" ".join(paragraph.split()))

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from schema_tables import GENERATED, properties
-from tables import table
+from collector_parts import File, alone, collect_block, directory, files, whole
+from schema_tables import GENERATED
 
 from aorta_collectors.numerics.config import OPTIONS_SCHEMA
 from aorta_collectors.numerics.metrics.step_line import step_line
 from aorta_collectors.numerics.names import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, EXIT_STOPPED, PREFIX
 from aorta_collectors.numerics.spans.span import INFERENCE_STEPS, PHASES, TRAINING_STEPS
 from aorta_collectors.numerics.standalone import standalone
-from aorta_collectors.schema_check import load_schema
 
 _FILES = (
-    ("summary_rank<N>.json", "always", "what the process did, in numbers that do not grow with its length"),
-    ("spans_rank<N>.jsonl", "`trace` is not `none`", "what had a beginning and an end"),
-    ("stats_rank<N>.jsonl", "`trace: layer` or `payload`", "statistics of a layer's output or its gradient"),
-    ("steps_rank<N>.jsonl", "`step_metrics: on`", "a line a step: time, phases, loss, throughput"),
-    ("escalations_rank<N>.jsonl", "`profile` is not `off`, `escalate: on`", "closer looks at bricks"),
-    ("payload_rank<N>_step<S>.safetensors", "`trace: payload`", "the tensors of one step"),
+    File("summary_rank<N>.json", "always", "what the process did, in numbers that do not grow with its length"),
+    File("spans_rank<N>.jsonl", "`trace` is not `none`", "what had a beginning and an end"),
+    File("stats_rank<N>.jsonl", "`trace: layer` or `payload`", "statistics of a layer's output or its gradient"),
+    File("steps_rank<N>.jsonl", "`step_metrics: on`", "a line a step: time, phases, loss, throughput"),
+    File("escalations_rank<N>.jsonl", "`profile` is not `off`, `escalate: on`", "closer looks at bricks"),
+    File("payload_rank<N>_step<S>.safetensors", "`trace: payload`", "the tensors of one step"),
 )
 # Not a span of its own: the kind of many.
 _BRICKS = "BRICK_PROFILE"
@@ -43,7 +41,7 @@ _STEP = {
 _ABOUT_FILES = (
     "In the trial's directory below `_subprocess`, or in `--dir`. A second process of one rank in a launch has "
     "`rank<N>_p<pid>` in its files' names. Lines are JSON. A file of lines has a largest size; as it fills up, "
-    "lines are left out, and the summary's `files` counts them.\n"
+    "lines are left out, and the summary's `files` counts them."
 )
 _ABOUT_PAYLOAD = (
     "A tensor in a file of `trace: payload` has the key `layer|direction|tensor_path`, such as `h.0.attn|forward|[0]`, "
@@ -52,53 +50,29 @@ _ABOUT_PAYLOAD = (
 )
 
 
+_TIMELINE = (
+    " `--trace-output FILE` writes the spans of all processes as a timeline for "
+    "[ui.perfetto.dev](https://ui.perfetto.dev) and chrome://tracing when the program has ended."
+)
+
+
 def numerics() -> str:
-    options = load_schema(OPTIONS_SCHEMA)
+    closing = directory(DIRECTORY_VARIABLE, DEFAULT_DIRECTORY) + _TIMELINE
     parts = [
         "# numerics: options and files\n",
         GENERATED,
-        "## The collect: block\n",
-        options["description"] + "\n",
-        *properties(options["properties"], default=True),
-        "",
-        *_alone(list(options["properties"])),
+        *collect_block(OPTIONS_SCHEMA),
+        *alone(OPTIONS_SCHEMA, standalone(), "numerics", PREFIX, ("--dir", "--trace-output"), closing),
         *_steps(),
-        "## Files\n",
-        _ABOUT_FILES,
-        *table(("file", "where", "what"), [(f"`{name}`", where, what) for name, where, what in _FILES]),
-        "",
+        *files(_FILES, _ABOUT_FILES),
         _ABOUT_PAYLOAD,
-        *_summary(),
+        *whole("numerics.summary", "summary_rank<N>.json"),
     ]
     for name in _LINES:
-        schema = load_schema(f"numerics.{name}")
-        parts += [f"## {schema['title']}\n", schema["description"] + "\n", *properties(schema["properties"]), ""]
-        parts += _nested(schema["properties"])
+        parts += whole(f"numerics.{name}")
     parts += _console()
     parts.append("The file that says what verification found has [a page of its own](receipt.md).")
     return "\n".join(parts) + "\n"
-
-
-def _alone(names: list[str]) -> Iterator[str]:
-    """Options of the standalone front-end: it has one for each of the block but on_missing, in the same order."""
-    of_schema = [name for name in names if name != "on_missing"]
-    options = [option for option in standalone().options if option not in ("--dir", "--trace-output")]
-    rows = [
-        [f"`{option}`", f"`{PREFIX}{name.upper()}`", f"`{name}`"]
-        for option, name in zip(options, of_schema, strict=True)
-    ]
-    yield "### Alone\n"
-    yield (
-        "`python -m aorta_collectors.numerics [OPTION VALUE ...] script.py [args...]`, or `-m module`, or `-c code`. "
-        "An option wins over its variable. A sweep sets the variables itself, and removes those that the block does "
-        "not have.\n"
-    )
-    yield from table(("option", "variable", "as in the block"), rows)
-    yield (
-        f"\n`--dir`, or `{DIRECTORY_VARIABLE}`, names the output directory, by default `{DEFAULT_DIRECTORY}`; the "
-        "sweep owns it in a trial. `--trace-output FILE` writes the spans of all processes as a timeline for "
-        "[ui.perfetto.dev](https://ui.perfetto.dev) and chrome://tracing when the program has ended.\n"
-    )
 
 
 def _steps() -> Iterator[str]:
@@ -112,26 +86,6 @@ def _steps() -> Iterator[str]:
         "[Trace a model](../how-to/trace-a-model.md) says how each is found.\n"
     )
     yield f"A training step is broken down into these phases, of which it need not have all: {phases}.\n"
-
-
-def _summary() -> Iterator[str]:
-    schema = load_schema("numerics.summary")
-    yield "## summary_rank<N>.json\n"
-    yield schema["description"] + "\n"
-    yield from properties(schema["properties"])
-    yield ""
-    yield from _nested(schema["properties"])
-
-
-def _nested(entries: Mapping[str, Any]) -> Iterator[str]:
-    """A table for each field that is an object, a list of objects, or objects by name."""
-    for name, entry in entries.items():
-        found = (entry, entry.get("items"), entry.get("additionalProperties"))
-        inner = next((each["properties"] for each in found if isinstance(each, dict) and "properties" in each), None)
-        if inner is not None:
-            yield f"### {name}\n"
-            yield from properties(inner)
-            yield ""
 
 
 def _console() -> Iterator[str]:

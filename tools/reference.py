@@ -12,18 +12,24 @@ from pathlib import Path
 
 from cli_page import cli
 from included import with_files
+from investigation_page import investigation
+from memory_page import memory
 from numerics_page import numerics
 from query_page import query
 from schema_pages import layer_numerics, receipt
+from tensors_page import tensors
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 GENERATED: Mapping[str, Callable[[], str]] = {
     "cli": cli,
+    "investigation": investigation,
     "layer_numerics": layer_numerics,
+    "memory": memory,
     "numerics": numerics,
     "query": query,
     "receipt": receipt,
+    "tensors": tensors,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schema_tables import GENERATED, properties
+from tables import escaped
 
 from aorta_collectors.schema_check import load_schema
 
@@ -34,7 +35,7 @@ def layer_numerics() -> str:
     ]
     for name in ("layer_numerics.summary", "layer_numerics.record"):
         schema = load_schema(name)
-        parts += [f"\n## {schema['title']}\n", schema["description"] + "\n", *properties(schema["properties"])]
+        parts += [f"\n## {escaped(schema['title'])}\n", schema["description"] + "\n", *properties(schema["properties"])]
     parts.append("\nThe file that says what verification found has [a page of its own](receipt.md).")
     return "\n".join(parts) + "\n"
 

@@ -15,15 +15,19 @@ GENERATED = "Generated from `schemas/` by `tools/reference.py`; a test holds it 
 def properties(
     properties: Mapping[str, Any], *, default: bool = False, defs: Mapping[str, Any] | None = None
 ) -> Iterator[str]:
-    rows = []
-    for name, entry in properties.items():
-        target = (defs or {}).get(str(entry.get("$ref", "")).rpartition("/")[2], {})
-        merged = {**target, **entry}
-        cells = [f"`{name}`", _values(merged)]
-        if default:
-            cells.append(_default(merged))
-        rows.append([*cells, escaped(merged.get("description", ""))])
-    return table(["name", "values", *(["default"] if default else []), "meaning"], rows)
+    entries = {
+        name: {**(defs or {}).get(str(entry.get("$ref", "")).rpartition("/")[2], {}), **entry}
+        for name, entry in properties.items()
+    }
+    heads, rows = ["name", "values"], [[f"`{name}`", _values(entry)] for name, entry in entries.items()]
+    if default:
+        heads.append("default")
+        rows = [[*row, _default(entry)] for row, entry in zip(rows, entries.values(), strict=True)]
+    if any("description" in entry for entry in entries.values()):
+        heads.append("meaning")
+        meanings = [escaped(entry.get("description", "")) for entry in entries.values()]
+        rows = [[*row, meaning] for row, meaning in zip(rows, meanings, strict=True)]
+    return table(heads, rows)
 
 
 def _values(entry: Mapping[str, Any]) -> str:
