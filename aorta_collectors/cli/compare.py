@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 
@@ -13,24 +12,19 @@ from aorta_collectors.analysis.compare_pairs import paired
 from aorta_collectors.analysis.database import Database
 from aorta_collectors.analysis.tolerance import tolerances
 from aorta_collectors.cli.compare_side import parse
+from aorta_collectors.cli.criteria import tolerance
 from aorta_collectors.cli.output import Output
 from aorta_collectors.cli.progress import Bar
 from aorta_collectors.cli.reading import output_options, selecting, tell_problems
 from aorta_collectors.report.compare import render, tolerance_used
 
 
-def _allowed(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not 0 <= value < math.inf:
-        raise click.BadParameter(f"{value} is no tolerance; write 0 or more, such as 1e-3")
-    return value
-
-
 @click.command()
 @click.argument("a")
 @click.argument("b")
 @selecting
-@click.option("--rtol", type=float, callback=_allowed, help="Relative tolerance of all dtypes, such as 1e-3.")
-@click.option("--atol", type=float, callback=_allowed, help="Absolute tolerance, in the tensors' own unit.")
+@click.option("--rtol", type=float, callback=tolerance, help="Relative tolerance of all dtypes, such as 1e-3.")
+@click.option("--atol", type=float, callback=tolerance, help="Absolute tolerance, in the tensors' own unit.")
 @click.option("--exact", is_flag=True, help="Recorded numbers must be the same, and of the same dtype.")
 @click.option("--most", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of each table.")
 @output_options

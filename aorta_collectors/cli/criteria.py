@@ -1,4 +1,4 @@
-"""The options that say when tensors count as the same, as `investigate new` and `investigate report` have them."""
+"""The options that say when numbers count as the same."""
 
 from __future__ import annotations
 
@@ -11,22 +11,34 @@ import click
 from aorta_collectors.analysis.bundles.criterion import BITWISE, TOLERANCE, ULP, Criterion
 
 
-def _allowed(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+def tolerance(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """The callback of an option for a tolerance. Raises BadParameter for what is none."""
     if value is not None and not 0 <= value < math.inf:
         raise click.BadParameter(f"{value} is no tolerance; write 0 or more, such as 1e-3")
     return value
 
 
-def criterion_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add them, handed on as `bitwise`, `ulp`, `rtol`, `atol` and `equal_nan`."""
+def criterion_options(verb: Callable[..., Any], of: str = "") -> Callable[..., Any]:
+    """Add those of tensors, handed on as `bitwise`, `ulp`, `rtol`, `atol` and `equal_nan`.
+
+    Args:
+        of: What they are of, for a verb that does other things too.
+    """
+
+    def said(what: str) -> str:
+        return f"{of}: {what}" if of else what[0].upper() + what[1:]
+
+    atol = "absolute tolerance, taken as it is for tensors of any size."
     for option in (
-        click.option("--equal-nan", is_flag=True, help="Tensors: NaN equals NaN."),
-        click.option("--atol", type=float, callback=_allowed, help="Tensors: absolute tolerance."),
-        click.option("--rtol", type=float, callback=_allowed, help="Tensors: relative tolerance of all dtypes."),
+        click.option("--equal-nan", is_flag=True, help=said("NaN equals NaN.")),
+        click.option("--atol", type=float, callback=tolerance, help=said(atol)),
         click.option(
-            "--ulp", type=click.IntRange(min=0), help="Tensors: at most so many steps between numbers of the dtype."
+            "--rtol", type=float, callback=tolerance, help=said("relative tolerance of all dtypes, such as 1e-3.")
         ),
-        click.option("--bitwise", is_flag=True, help="Tensors: the same bits, of the same dtype."),
+        click.option(
+            "--ulp", type=click.IntRange(min=0), help=said("at most so many steps between numbers of the dtype.")
+        ),
+        click.option("--bitwise", is_flag=True, help=said("the same bits, of the same dtype.")),
     ):
         verb = option(verb)
     return verb

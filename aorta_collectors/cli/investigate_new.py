@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ _DIRECTORY = click.Path(path_type=Path)
 @click.option("--candidate-cell", metavar="NAME", help="The cell in the place of --candidate.")
 @click.option("--points", default="", help="Points that every run must have, such as after_forward,user:logits.")
 @click.option("--collect", multiple=True, metavar="NAME[:KEY=VALUE,...]", help="A collector (repeatable).")
-@criterion_options
+@partial(criterion_options, of="Tensors")
 @click.option("--repetitions", type=click.IntRange(min=1), help=f"Default: 1; for memory and timing {LEAST}.")
 @click.option("--warm-up", type=click.IntRange(min=0), help="Runs of each that do not count. Default: 0, or 1.")
 @click.option("--order", type=click.Choice(ORDERS), help="Default: pair; for memory and timing counterbalanced.")

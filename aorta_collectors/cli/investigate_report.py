@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ _RUN = "aorta-collectors investigate run"
 
 @click.command()
 @click.argument("root", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@criterion_options
+@partial(criterion_options, of="Tensors")
 @click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON too.")
 def report(root: Path, as_json: bool, **agreement: Any) -> None:
     """Write what came out of the investigation in ROOT: REPORT.md, report.html, and evidence/ with what tools print.

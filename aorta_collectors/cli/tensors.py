@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,14 @@ import click
 
 from aorta_collectors.analysis.bundles.bundle import Bundle, bundles_in
 from aorta_collectors.analysis.bundles.compare import compare as compared
-from aorta_collectors.analysis.bundles.criterion import BITWISE, TOLERANCE, ULP, Criterion
+from aorta_collectors.analysis.bundles.criterion import Criterion
 from aorta_collectors.analysis.bundles.listing import found as found_under
 from aorta_collectors.analysis.bundles.listing import listed
 from aorta_collectors.analysis.bundles.ranks import compare_ranks
 from aorta_collectors.analysis.bundles.series import series as series_of
 from aorta_collectors.analysis.captures import TENSORS
 from aorta_collectors.cli.compare_side import Side, parse
+from aorta_collectors.cli.criteria import chosen, criterion_options
 from aorta_collectors.cli.output import Output
 from aorta_collectors.cli.progress import Bar
 from aorta_collectors.cli.reading import output_options, selecting, tell_problems
@@ -31,37 +31,6 @@ _DIFFERENT = 3
 @click.group()
 def tensors() -> None:
     """Compare named tensors of two runs, and look at them."""
-
-
-def _allowed(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not 0 <= value < math.inf:
-        raise click.BadParameter(f"{value} is no tolerance; write 0 or more, such as 1e-3")
-    return value
-
-
-def _criterion(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a criterion, handed on as `bitwise`, `ulp`, `rtol`, `atol` and `equal_nan`."""
-    for option in (
-        click.option("--equal-nan", is_flag=True, help="NaN equals NaN."),
-        click.option(
-            "--atol", type=float, callback=_allowed, help="Absolute tolerance, taken as it is for tensors of any size."
-        ),
-        click.option("--rtol", type=float, callback=_allowed, help="Relative tolerance of all dtypes, such as 1e-3."),
-        click.option("--ulp", type=click.IntRange(min=0), help="At most so many steps between numbers of the dtype."),
-        click.option("--bitwise", is_flag=True, help="The same bits, of the same dtype."),
-    ):
-        verb = option(verb)
-    return verb
-
-
-def _chosen(bitwise: bool, ulp: int | None, rtol: float | None, atol: float | None, equal_nan: bool) -> Criterion:
-    asked = [bitwise, ulp is not None, rtol is not None or atol is not None]
-    if sum(asked) > 1:
-        raise click.UsageError("--bitwise, --ulp, and --rtol with --atol are three criteria; choose one")
-    if bitwise and equal_nan:
-        raise click.UsageError("--bitwise compares bits, and needs no --equal-nan: the same NaN equals itself")
-    kind = BITWISE if bitwise else ULP if ulp is not None else TOLERANCE
-    return Criterion(kind, ulp or 0, rtol, atol, equal_nan)
 
 
 _named = click.option(
@@ -81,7 +50,7 @@ def _bundles(side: Side, cell: Sequence[str], trial: Sequence[str], rank: Sequen
 @click.argument("b", required=False)
 @click.option("--ranks", is_flag=True, help="Compare the ranks of A with each other.")
 @_named
-@_criterion
+@criterion_options
 @selecting
 @_most
 @output_options
@@ -118,12 +87,12 @@ def compare(
     """
     if ranks == (b is not None):
         raise click.UsageError("name two sides, or one and --ranks")
-    chosen = _chosen(**criterion)
+    wanted = chosen(**criterion) or Criterion()
     left = parse(a)
     baseline = _bundles(left, cell, trial, rank)
     with Output(output) as out:
         if b is None:
-            of_ranks = compare_ranks(baseline, chosen, names)
+            of_ranks = compare_ranks(baseline, wanted, names)
             matched = all(each.all_matched for each in of_ranks)
             if as_json:
                 out.json({"a": left.text, "trials": [each.to_json(most) for each in of_ranks]})
@@ -133,7 +102,7 @@ def compare(
             right = parse(b, left.path)
             candidate = _bundles(right, cell, trial, rank)
             with Bar("comparing tensors") as bar:
-                comparison = compared(baseline, candidate, chosen, names, bar)
+                comparison = compared(baseline, candidate, wanted, names, bar)
             matched = comparison.all_matched
             if as_json:
                 out.json({"a": left.text, "b": right.text, **comparison.to_json(most)})
@@ -146,7 +115,7 @@ def compare(
 @click.argument("a")
 @click.argument("b")
 @click.argument("name")
-@_criterion
+@criterion_options
 @selecting
 @_most
 @output_options
@@ -170,13 +139,13 @@ def series(
 
     Example: aorta-collectors tensors series RUN:none-none :graph-none after_forward:head.output
     """
-    chosen = _chosen(**criterion)
+    wanted = chosen(**criterion) or Criterion()
     left = parse(a)
     right = parse(b, left.path)
     baseline, candidate = (_bundles(side, cell, trial, rank) for side in (left, right))
     with Output(output) as out:
         with Bar("comparing tensors") as bar:
-            found = series_of(baseline, candidate, name, chosen, bar)
+            found = series_of(baseline, candidate, name, wanted, bar)
         if as_json:
             out.json({"a": left.text, "b": right.text, "series": [each.to_json() for each in found]})
         else:
