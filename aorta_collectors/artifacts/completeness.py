@@ -83,6 +83,24 @@ def check_idle(process: P, cast: Cast[P], check_all_seen: Callable[[P], None]) -
         raise Fault(Verdict.INCOMPLETE, f"rank {process.rank} ended with {process.ended_by}; {watched}")
 
 
+def check_each(cast: Cast[P], check_contents: Callable[[P], None]) -> None:
+    """Of each process, as its part was: that it ended in order, that no hook failed, and what it has left.
+
+    Args:
+        check_contents: Called with those that observed a model.
+    """
+    for process in cast.by_fault():
+        if process.attached:
+            check_alive(process)
+            check_all_seen(process)
+            check_end(process, cast)
+            check_contents(process)
+        else:
+            check_idle(process, cast, check_all_seen)
+    for process in cast.helpers:
+        check_all_seen(process)
+
+
 def check_earlier(process: P, check: Callable[[P], object]) -> None:
     """What an attempt left that has been superseded is this trial's and readable, up to where the attempt ended."""
     try:

@@ -49,7 +49,7 @@ class LinesFile:
             )
         count = 0
         try:
-            for texts in _batches(artifacts.lines(self.name)):
+            for texts in batches(artifacts.lines(self.name)):
                 torn = not texts[-1].endswith(b"\n")
                 if torn:
                     texts.pop()
@@ -102,7 +102,8 @@ class LinesFile:
         return line
 
 
-def _batches(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+def batches(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """Lines by the some, as many as are checked at once."""
     batch: list[bytes] = []
     size = 0
     for line in lines:

@@ -8,12 +8,10 @@ from typing import Any
 
 from aorta_collectors import strict_json
 from aorta_collectors.analysis.captures import Process
+from aorta_collectors.artifacts.lines import batches
 from aorta_collectors.errors import ArtifactError
-from aorta_collectors.evidence.directory import Anchor, ArtifactDirectory
+from aorta_collectors.evidence.directory import Anchor
 from aorta_collectors.schema_check import fault_text, first_fault, validator
-
-# Lines are checked together as far as all is well with them; the text of a batch, in bytes.
-_BATCH_BYTES = 1 << 20
 
 Line = dict[str, Any]
 
@@ -43,7 +41,7 @@ class LinesOf:
             return
         count = 0
         with Anchor(self._directory).open(self._directory) as directory:
-            for texts in _batches(directory, self.name):
+            for texts in batches(directory.lines(self.name)):
                 if not texts[-1].endswith(b"\n"):
                     texts.pop()
                     self.notes.append(f"{self.name} ends in line {count + len(texts) + 1}, which is torn off")
@@ -87,16 +85,3 @@ class LinesOf:
         if (line["rank"], line["pid"]) != (self._process.summary["rank"], self._process.summary["pid"]):
             raise ArtifactError(f"{place} is of rank {line['rank']}, process {line['pid']}, and the summary is not")
         return line
-
-
-def _batches(directory: ArtifactDirectory, name: str) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    size = 0
-    for line in directory.lines(name):
-        batch.append(line)
-        size += len(line)
-        if size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from aorta_collectors.api import Artifacts, Expected, Verdict, Verification
 from aorta_collectors.artifacts.cast import Cast
 from aorta_collectors.artifacts.completeness import (
-    check_alive,
     check_all_seen,
+    check_each,
     check_earlier,
-    check_end,
-    check_idle,
     check_pairs,
     check_ranks,
     check_superseded,
@@ -22,7 +20,7 @@ from aorta_collectors.artifacts.completeness import (
 from aorta_collectors.artifacts.configuration import check_configuration
 from aorta_collectors.artifacts.notes import check_forks
 from aorta_collectors.artifacts.process import Fault
-from aorta_collectors.artifacts.words import ranks_of, some
+from aorta_collectors.artifacts.words import named_by, ranks_of, some
 from aorta_collectors.memory.config import Config
 from aorta_collectors.memory.verify.contents import check_contents, never_came, never_taken
 from aorta_collectors.memory.verify.reading import BESIDE, Process, dropped, read_lines, read_processes, written
@@ -42,15 +40,7 @@ def verify(artifacts: Artifacts, expected: Expected) -> Verification:
         contents = {process.stem: read_lines(artifacts, process) for process in cast.attached}
         for process in cast.earlier:
             check_earlier(process, lambda process: read_lines(artifacts, process))
-        for process in cast.by_fault():
-            if process.attached:
-                check_alive(process)
-                check_end(process, cast)
-                check_contents(process, contents[process.stem], config)
-            else:
-                check_idle(process, cast, check_all_seen)
-        for process in cast.helpers:
-            check_all_seen(process)
+        check_each(cast, lambda process: check_contents(process, contents[process.stem], config))
         _check_asked(cast.attached, config, expected)
         check_forks(artifacts, expected)
         check_ranks(cast, expected)
@@ -103,13 +93,8 @@ def _check_asked(attached: Sequence[Process], config: Config, expected: Expected
 
 def _why_unseen(attached: Sequence[Process]) -> str:
     """The end of a sentence on what was not seen; empty where compiled code is not the reason."""
-    opaque = _named(attached, "opaque_names")
+    opaque = named_by(attached, "opaque_names")
     return f", since torch.compile or TorchScript runs {some(opaque)}" if opaque else ""
-
-
-def _named(processes: Sequence[Process], key: str) -> list[str]:
-    """What stands in a list of any of the summaries, each once."""
-    return list(dict.fromkeys(name for process in processes for name in process.summary.get(key, ())))
 
 
 _WHY_NOT = {
@@ -138,7 +123,7 @@ def _caveats(cast: Cast[Process], config: Config) -> Iterator[str]:
     for pattern in sorted({name for process in attached for name in process.summary.get("unmatched_scope", ())}):
         lacking = [process for process in attached if pattern in process.summary.get("unmatched_scope", ())]
         yield f"scope: no module matches {pattern!r} on {ranks_of(lacking)}"
-    unseen = _named(attached, "unseen_names")
+    unseen = named_by(attached, "unseen_names")
     if unseen and config.scope:
         yield f"no call seen of {some(unseen)}{_why_unseen(attached)}"
     if config.stacks:

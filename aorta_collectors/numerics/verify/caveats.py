@@ -7,7 +7,7 @@ from typing import Any
 
 from aorta_collectors.artifacts.cast import Cast
 from aorta_collectors.artifacts.completeness import who_saw_nothing
-from aorta_collectors.artifacts.words import ranks_of, some
+from aorta_collectors.artifacts.words import named_by, ranks_of, some
 from aorta_collectors.numerics.config import Config
 from aorta_collectors.numerics.verify.reading import KINDS, Process, dropped
 
@@ -23,10 +23,10 @@ def caveats(cast: Cast[Process], config: Config) -> Iterator[str]:
     if stopped is not None:
         found = stopped.summary["stopped"]
         yield f"on_bad: stop ended rank {stopped.rank} in step {found['step']} at {found['layer']}"
-    for word in _of_all(attached, "unmatched_steps"):
+    for word in named_by(attached, "unmatched_steps"):
         lacking = [process for process in attached if word in process.summary.get("unmatched_steps", ())]
         yield f"steps: nothing matches {word!r} on {ranks_of(lacking)}"
-    opaque = _of_all(attached, "opaque_names")
+    opaque = named_by(attached, "opaque_names")
     if opaque:
         yield f"not seen, since torch.compile or TorchScript runs them: {some(opaque)}"
     yield from _of_files(attached)
@@ -76,8 +76,3 @@ def _unavailable(process: Process) -> Sequence[str]:
 
 def _count(process: Process, field: str, name: str) -> int:
     return int((process.summary.get(field) or {}).get(name, 0))
-
-
-def _of_all(processes: Sequence[Process], key: str) -> list[str]:
-    """What stands in a list of any of the summaries, each once."""
-    return list(dict.fromkeys(name for process in processes for name in process.summary.get(key, ())))

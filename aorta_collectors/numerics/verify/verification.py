@@ -5,11 +5,8 @@ from __future__ import annotations
 from aorta_collectors.api import Artifacts, Expected, Verdict, Verification
 from aorta_collectors.artifacts.cast import Cast
 from aorta_collectors.artifacts.completeness import (
-    check_alive,
-    check_all_seen,
+    check_each,
     check_earlier,
-    check_end,
-    check_idle,
     check_pairs,
     check_ranks,
     check_superseded,
@@ -38,16 +35,7 @@ def verify(artifacts: Artifacts, expected: Expected) -> Verification:
         contents = {process.stem: read_lines(artifacts, process, config) for process in cast.attached}
         for process in cast.earlier:
             check_earlier(process, lambda process: read_lines(artifacts, process, config))
-        for process in cast.by_fault():
-            if process.attached:
-                check_alive(process)
-                check_all_seen(process)
-                check_end(process, cast)
-                check_contents(artifacts, process, contents[process.stem], config)
-            else:
-                check_idle(process, cast, check_all_seen)
-        for process in cast.helpers:
-            check_all_seen(process)
+        check_each(cast, lambda process: check_contents(artifacts, process, contents[process.stem], config))
         _check_words(cast)
         check_forks(artifacts, expected)
         check_ranks(cast, expected)

@@ -7,11 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from aorta_collectors.api import Artifacts, Expected, Verdict, Verification
 from aorta_collectors.artifacts.cast import Cast
 from aorta_collectors.artifacts.completeness import (
-    check_alive,
-    check_all_seen,
+    check_each,
     check_earlier,
-    check_end,
-    check_idle,
     check_pairs,
     check_ranks,
     check_superseded,
@@ -22,7 +19,7 @@ from aorta_collectors.artifacts.completeness import (
 from aorta_collectors.artifacts.configuration import check_configuration
 from aorta_collectors.artifacts.notes import check_forks
 from aorta_collectors.artifacts.process import Fault
-from aorta_collectors.artifacts.words import some
+from aorta_collectors.artifacts.words import named_by, some
 from aorta_collectors.tensors.config import Config
 from aorta_collectors.tensors.names import NOT_WRITTEN
 from aorta_collectors.tensors.verify.asked import check_points, check_scope, check_steps, partly_asked
@@ -36,6 +33,11 @@ _NOTHING_TO_READ = frozenset(("meta", "uninitialized"))
 def verify(artifacts: Artifacts, expected: Expected) -> Verification:
     cast: Cast[Process] = Cast([])
     config = Config.of(expected.options.values)
+
+    def left_whole(process: Process) -> None:
+        _check_values_written(process, contents[process.stem])
+        check_points(process, config, are_given="points" in expected.options.values)
+
     try:
         processes = read_processes(artifacts, expected)
         cast = Cast(processes)
@@ -46,17 +48,7 @@ def verify(artifacts: Artifacts, expected: Expected) -> Verification:
         for process in cast.earlier:
             check_earlier(process, lambda process: read_lines(artifacts, process))
         unread = [name for each in contents.values() for name in check_values(artifacts, each.values)]
-        for process in cast.by_fault():
-            if process.attached:
-                check_alive(process)
-                check_all_seen(process)
-                check_end(process, cast)
-                _check_values_written(process, contents[process.stem])
-                check_points(process, config, are_given="points" in expected.options.values)
-            else:
-                check_idle(process, cast, check_all_seen)
-        for process in cast.helpers:
-            check_all_seen(process)
+        check_each(cast, left_whole)
         check_scope(cast.attached)
         check_steps(cast.attached, config)
         check_forks(artifacts, expected)
@@ -105,7 +97,7 @@ def _caveats(cast: Cast[Process], contents: Mapping[str, Contents], unread: Sequ
     """What a reader of "captured" should know of how much that is."""
     attached = cast.attached
     yield from who_saw_nothing(cast)
-    opaque = list(dict.fromkeys(name for process in attached for name in process.summary.get("opaque_names", ())))
+    opaque = named_by(attached, "opaque_names")
     if opaque:
         yield f"not seen, since torch.compile or TorchScript runs them: {some(opaque)}"
     dropped = sum(int(process.summary["lines_dropped"]) for process in attached)
