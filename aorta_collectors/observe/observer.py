@@ -24,6 +24,7 @@ from aorta_collectors.observe.followed.following import Following
 from aorta_collectors.observe.forks import Forks
 from aorta_collectors.observe.graphed import GraphSteps
 from aorta_collectors.observe.lifecycle.models import Models
+from aorta_collectors.observe.lifecycle.watching import Watching
 from aorta_collectors.observe.limits import Ranges
 from aorta_collectors.observe.observation import Moment, Moments, Sink, Site
 from aorta_collectors.observe.reader import Reader
@@ -37,7 +38,7 @@ from aorta_collectors.observe.training import TrainingWatch
 _MOST_PENDING = 100_000
 
 
-class Observer:
+class Observer(Watching):
     """Watches the models of this process between `arm` and `disarm`; both may be called many times.
 
     Args:
@@ -163,31 +164,12 @@ class Observer:
         """Whether this is a fork of the armed process (a data loader's worker): it must not write evidence."""
         return self._forks.is_here()
 
-    @property
-    def errors(self) -> int:
-        """Errors of ours so far."""
-        return self._failures.count
-
-    @property
-    def first_error(self) -> str | None:
-        return self._failures.first
-
     # -- roots and steps
-
-    @property
-    def step(self) -> int:
-        """Steps begun so far."""
-        return self._clock.step
 
     @property
     def optimizer_steps(self) -> int:
         """Optimizer steps taken so far."""
         return self.training.num_steps
-
-    @property
-    def evaluations(self) -> int:
-        """Steps so far in which no gradients were recorded."""
-        return self._clock.evaluations
 
     def _compiled_called(self, module: nn.Module) -> None:
         self.guarded(self._enter, module, (), lambda: None)

@@ -25,11 +25,11 @@ from aorta_collectors.numerics.engine.told import Told
 from aorta_collectors.numerics.engine.training import TrainingSpans
 from aorta_collectors.numerics.part import Part
 from aorta_collectors.observe.called import Kwargs
-from aorta_collectors.observe.compiling.hidden_calls import graph_breaks
 from aorta_collectors.observe.cost import Cost
 from aorta_collectors.observe.failures import Failures
 from aorta_collectors.observe.forks import Forks
 from aorta_collectors.observe.lifecycle.models import Models
+from aorta_collectors.observe.lifecycle.watching import Watching
 from aorta_collectors.observe.root import Root
 from aorta_collectors.observe.roots import Roots
 
@@ -38,7 +38,7 @@ _MOST_ROOTS = 100
 _PATIENCE_S = 10.0
 
 
-class Engine:
+class Engine(Watching):
     """Watches the models of this process between `arm` and `disarm`.
 
     Args:
@@ -155,28 +155,9 @@ class Engine:
     # -- what it has seen
 
     @property
-    def step(self) -> int:
-        """Steps begun so far."""
-        return self._clock.step
-
-    @property
-    def evaluations(self) -> int:
-        """Steps so far in which no gradients were recorded."""
-        return self._clock.evaluations
-
-    @property
     def optimizer_steps(self) -> int:
         """Optimizer steps taken so far."""
         return self._training.num_steps
-
-    @property
-    def errors(self) -> int:
-        """Errors of ours so far."""
-        return self._failures.count
-
-    @property
-    def first_error(self) -> str | None:
-        return self._failures.first
 
     @property
     def watched_count(self) -> int:
@@ -196,18 +177,13 @@ class Engine:
     def fields(self) -> dict[str, Any]:
         """Fields of the summary that are the engine's own."""
         return {
-            "steps_seen": self.step,
-            "evaluation_steps": self.evaluations,
+            **self.counted(),
             "optimizer_steps": self.optimizer_steps,
-            "modules_built": self._roots.modules_built,
             "roots": list(self.roots),
             "watched_count": self.watched_count,
             "called_count": self.called_count,
             "unmatched_steps": self.unmatched_steps,
             "opaque_names": self.opaque,
-            "graph_breaks": graph_breaks(),
-            "hook_errors": self.errors,
-            "first_hook_error": self.first_error,
             "overhead": self.cost.fields(),
             "anatomy": {name: list(layers) for name, layers in self._found.anatomy.items()},
             "trace_steps": self._timeline.trace_steps.fields(),

@@ -14,7 +14,6 @@ from typing import Any
 
 from torch import nn
 
-from aorta_collectors.observe.compiling.hidden_calls import graph_breaks
 from aorta_collectors.observe.cost import Cost
 from aorta_collectors.observe.failures import Failures
 from aorta_collectors.observe.forks import Forks
@@ -25,6 +24,7 @@ from aorta_collectors.observe.lifecycle.listener import GraphListener, Listener
 from aorta_collectors.observe.lifecycle.models import Models
 from aorta_collectors.observe.lifecycle.telling import Telling
 from aorta_collectors.observe.lifecycle.training import TrainingPoints
+from aorta_collectors.observe.lifecycle.watching import Watching
 from aorta_collectors.observe.root import Root
 from aorta_collectors.observe.roots import Roots
 
@@ -34,7 +34,7 @@ _MOST_ROOTS = 100
 _PATIENCE_S = 10.0
 
 
-class Lifecycle:
+class Lifecycle(Watching):
     """Watches the models of this process between `arm` and `disarm`.
 
     Args:
@@ -142,23 +142,9 @@ class Lifecycle:
     # -- what it has seen
 
     @property
-    def step(self) -> int:
-        """Steps begun so far."""
-        return self._models.clock.step
-
-    @property
     def is_capturing(self) -> bool:
         """Whether a CUDA graph is captured: hooks run, and nothing is computed."""
         return self._telling.is_capturing
-
-    @property
-    def errors(self) -> int:
-        """Errors of ours, and of the listener's, so far."""
-        return self._failures.count
-
-    @property
-    def first_error(self) -> str | None:
-        return self._failures.first
 
     @property
     def watched_count(self) -> int:
@@ -179,17 +165,12 @@ class Lifecycle:
     def fields(self) -> dict[str, Any]:
         """Fields of a summary that are the lifecycle's own."""
         return {
-            "steps_seen": self.step,
-            "evaluation_steps": self._models.clock.evaluations,
+            **self.counted(),
             "optimizer_steps": self._training.num_steps,
-            "modules_built": self._models.roots.modules_built,
             "roots": list(self.roots),
             "watched_count": self.watched_count,
             "called_count": self._telling.called_count,
             "opaque_names": self.opaque,
-            "graph_breaks": graph_breaks(),
-            "hook_errors": self.errors,
-            "first_hook_error": self.first_error,
             "overhead": self.cost.fields(),
         }
 
