@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from aorta_collectors.analysis.magnitude import Magnitude
 from aorta_collectors.report.wording import number, text
@@ -37,6 +38,39 @@ def table(*headings: str, left: tuple[str, ...] = (), folded: tuple[str, ...] = 
             overflow="fold" if names else "ellipsis",
             justify="left" if names or heading in left else "right",
         )
+    return made
+
+
+class ComparedRow(NamedTuple):
+    """Two that were compared.
+
+    Attributes:
+        name: Of both.
+        step: From which on they differ, or "-".
+        style: Of the row.
+    """
+
+    name: str
+    step: str
+    style: str
+    all_matched: bool
+
+
+def compared(rows: Sequence[ComparedRow], counts: Mapping[str, Sequence[int]], most: int) -> Table:
+    """A table of them, those that do not match first.
+
+    Args:
+        counts: Under "matched", "differ" and others, a number for each row. Others than these two are left out where
+            all are 0.
+    """
+    shown = {title: told for title, told in counts.items() if any(told) or title in ("matched", "differ")}
+    made = table("compared", *shown, "from step", folded=("compared",))
+    order = sorted(range(len(rows)), key=lambda index: rows[index].all_matched)
+    for index in order[:most]:
+        row = rows[index]
+        made.add_row(row.name, *(str(told[index]) for told in shown.values()), row.step, style=row.style)
+    if len(rows) > most:
+        made.add_row(f"and {len(rows) - most} more (--most, --json)")
     return made
 
 

@@ -163,26 +163,21 @@ def _count(side: Fields | None, name: str) -> str:
 
 
 def _pairs(pairs: Sequence[Compared], most: int) -> RenderableType:
-    counted = [
-        (title, counts)
-        for title, counts in (
-            ("matched", [pair.counts.matched for pair in pairs]),
-            ("differ", [pair.counts.mismatched for pair in pairs]),
-            ("missing", [pair.counts.missing_in_a + pair.counts.missing_in_b for pair in pairs]),
-            ("inconclusive", [pair.counts.inconclusive for pair in pairs]),
-        )
-        if any(counts) or title in ("matched", "differ")
+    rows = [
+        columns.ComparedRow(_name(pair), _first_step(pair), _style(pair.counts), pair.counts.all_matched)
+        for pair in pairs
     ]
-    table = columns.table("compared", *(title for title, _ in counted), "from step", folded=("compared",))
-    order = sorted(range(len(pairs)), key=lambda index: pairs[index].counts.all_matched)
-    for index in order[:most]:
-        pair = pairs[index]
-        first = "-" if pair.first is None else str(pair.first.place["training_step"])
-        numbers = (str(counts[index]) for _, counts in counted)
-        table.add_row(_name(pair), *numbers, first, style=_style(pair.counts))
-    if len(pairs) > most:
-        table.add_row(f"and {len(pairs) - most} more (--most, --json)")
-    return table
+    counts = {
+        "matched": [pair.counts.matched for pair in pairs],
+        "differ": [pair.counts.mismatched for pair in pairs],
+        "missing": [pair.counts.missing_in_a + pair.counts.missing_in_b for pair in pairs],
+        "inconclusive": [pair.counts.inconclusive for pair in pairs],
+    }
+    return columns.compared(rows, counts, most)
+
+
+def _first_step(pair: Compared) -> str:
+    return "-" if pair.first is None else str(pair.first.place["training_step"])
 
 
 def _name(pair: Compared) -> str:

@@ -231,26 +231,24 @@ def _largest(pair: Pair) -> list[str]:
 
 
 def _pairs(pairs: Sequence[Compared], most: int) -> RenderableType:
-    counted = [
-        (title, counts)
-        for title, counts in (
-            ("matched", [pair.counts.matched for pair in pairs]),
-            ("differ", [pair.counts.mismatched for pair in pairs]),
-            ("missing", [pair.counts.missing_in_baseline + pair.counts.missing_in_candidate for pair in pairs]),
-            ("inconclusive", [pair.counts.inconclusive for pair in pairs]),
-        )
-        if any(counts) or title in ("matched", "differ")
+    rows = [
+        columns.ComparedRow(_label(pair), _first_step(pair), _style(pair), pair.counts.all_matched) for pair in pairs
     ]
-    table = columns.table("compared", *(title for title, _ in counted), "from step", folded=("compared",))
-    order = sorted(range(len(pairs)), key=lambda index: pairs[index].counts.all_matched)
-    for index in order[:most]:
-        pair = pairs[index]
-        first = "-" if pair.first is None else str(pair.first.pair.either.step)
-        style = "green" if pair.counts.all_matched else "red" if pair.counts.mismatched else "yellow"
-        table.add_row(_label(pair), *(str(counts[index]) for _, counts in counted), first, style=style)
-    if len(pairs) > most:
-        table.add_row(f"and {len(pairs) - most} more (--most, --json)")
-    return table
+    counts = {
+        "matched": [pair.counts.matched for pair in pairs],
+        "differ": [pair.counts.mismatched for pair in pairs],
+        "missing": [pair.counts.missing_in_baseline + pair.counts.missing_in_candidate for pair in pairs],
+        "inconclusive": [pair.counts.inconclusive for pair in pairs],
+    }
+    return columns.compared(rows, counts, most)
+
+
+def _first_step(pair: Compared) -> str:
+    return "-" if pair.first is None else str(pair.first.pair.either.step)
+
+
+def _style(pair: Compared) -> str:
+    return "green" if pair.counts.all_matched else "red" if pair.counts.mismatched else "yellow"
 
 
 def _conditions(shown: Compared, say: Say) -> None:

@@ -14,17 +14,15 @@ import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from aorta_collectors import __version__
 from aorta_collectors.analysis.report import Report
-from aorta_collectors.errors import CollectorsError
-from aorta_collectors.printable import printable
 from aorta_collectors.report.first_bad_wording import state, versus
 from aorta_collectors.report.html import numerics_sentences, sentences
+from aorta_collectors.report.html.environment import environment, missing, resource
 from aorta_collectors.report.html.heat_figure import heat_map
 from aorta_collectors.report.html.line_figures import over, run_up
 from aorta_collectors.report.html.numerics_charts import charts_of
@@ -32,7 +30,6 @@ from aorta_collectors.report.profile_words import amount, duration, passed, rati
 from aorta_collectors.report.wording import number, text
 
 _MOST_ROWS, _MOST_RANKS, _MOST_PROBLEMS = 1000, 16, 50
-_MOST_TEXT = 20_000
 
 
 def page(report: Report, folder: Path) -> str:
@@ -45,31 +42,12 @@ def page(report: Report, folder: Path) -> str:
         CollectorsError: jinja2 or plotly is not installed.
     """
     try:
-        import jinja2
         import markupsafe
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise CollectorsError(
-            f"{error.name} is not installed. It draws the report: pip install 'aorta-collectors[report]'"
-        ) from None
-
-    def shown(value: Any) -> Any:
-        """Text of others, without what moves or hides text. Markup is ours."""
-        return (
-            value
-            if isinstance(value, markupsafe.Markup) or not isinstance(value, str)
-            else printable(value, _MOST_TEXT)
-        )
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("aorta_collectors.report.html"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=shown,
-    )
-    environment.filters |= {
+        raise missing(error) from None
+    templates = environment("aorta_collectors.report.html")
+    templates.filters |= {
         "number": number,
         "id": id,
         "short": text,
@@ -89,14 +67,13 @@ def page(report: Report, folder: Path) -> str:
         "is_bad": numerics_sentences.is_bad,
         "shell": lambda path: shlex.quote(str(path)),
         "href": lambda path: _href(path, folder),
-        "lines": lambda value: markupsafe.Markup("\n").join(shown(line) for line in str(value).splitlines()),
         "pretty": lambda value: json.dumps(value, indent=1, ensure_ascii=False, default=str),
     }
     drawn = _figures(report)
-    scripts = [get_plotlyjs(), _resource("page.js")]
+    scripts = [get_plotlyjs(), resource("page.js")]
     digests = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
     rows = _rows(report)
-    return environment.get_template("report.html.j2").render(
+    return templates.get_template("report.html.j2").render(
         report=report,
         rows=rows,
         rows_left_out=len(report.rows) - len(rows),
@@ -110,7 +87,7 @@ def page(report: Report, folder: Path) -> str:
         headings=_headings(report),
         compared=_is_compared(report),
         data=markupsafe.Markup(_embedded(drawn)),
-        style=markupsafe.Markup(_resource("style.css")),
+        style=markupsafe.Markup(resource("style.css")),
         scripts=[markupsafe.Markup(script) for script in scripts],
         policy=f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data: blob:",
         version=__version__,
@@ -196,7 +173,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return value
-
-
-def _resource(name: str) -> str:
-    return resources.files("aorta_collectors.report.html").joinpath(name).read_text("utf-8")
